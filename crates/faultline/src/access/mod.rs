@@ -1,0 +1,137 @@
+//! Access methods: the ways bytes of a file reach a program, all behind one [`Reader`].
+//!
+//! Each method is a file with a `const` [`Method`]; [`ALL`] names them once and everything else iterates over it.
+//! `spec` (tests) holds what every method must do.
+
+mod null;
+
+use crate::error::{Error, Result};
+use crate::files::{Extent, Target};
+use crate::needs::{Missing, Need};
+use crate::params::{Given, Param};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Every access method, the control first.
+pub const ALL: &[&Method] = &[&null::METHOD];
+
+/// A way to reach the bytes of a file.
+pub struct Method {
+    /// The name users type.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// What the machine must have for it.
+    pub needs: &'static [&'static Need],
+    /// Its parameters.
+    pub params: fn() -> Vec<Param>,
+    /// Prepares `target` for reading (and writing, where the target is writable) with the given settings. What costs
+    /// time here (populating, registering) is part of what a user pays.
+    ///
+    /// Errors: Invalid (unknown parameter or value), Missing (a facility), Io.
+    pub open: fn(Arc<Target>, &Given) -> Result<Opened>,
+}
+
+/// What [`Method::open`] gives.
+pub struct Opened {
+    /// Reaches the bytes.
+    pub reader: Box<dyn Reader>,
+    /// The settings in force, defaults filled in.
+    pub settings: Given,
+    /// What did not happen as asked though no call failed: a hint ignored, an address not granted.
+    pub notes: Vec<String>,
+}
+
+/// Receives the bytes of each extent, and may stop the visit.
+pub trait Visitor {
+    /// The extent `index` of the visit was handed to the device. Only methods that keep several in flight say so; for
+    /// the others an access lasts from the end of the one before.
+    fn submitted(&mut self, index: usize) {
+        let _ = index;
+    }
+
+    /// The bytes of the extent `index`, readable for the duration of the call. Break ends the visit early.
+    fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(usize, &[u8])> Visitor for F {
+    fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
+        self(index, bytes);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Fills the bytes of each extent, and may stop the update.
+pub trait Filler {
+    /// The extent `index` of the update was handed to the device, as in [`Visitor::submitted`].
+    fn submitted(&mut self, index: usize) {
+        let _ = index;
+    }
+
+    /// Must set every byte of the extent `index`; what is there before is unspecified. Break ends the update early:
+    /// this extent and those handed out before it are still written.
+    fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(usize, &mut [u8])> Filler for F {
+    fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
+        self(index, bytes);
+        ControlFlow::Continue(())
+    }
+}
+
+/// How soon announced extents are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// Next: worth a system call now.
+    Soon,
+    /// Some time: worth it only when cheap.
+    Later,
+}
+
+/// One thread's way to the bytes of a target.
+pub trait Reader: Send {
+    /// Shows every extent to `visitor` once, in an order that suits the method (`index` says which one it is).
+    ///
+    /// Errors: Invalid (an extent outside the target or across stripes; those before it may have been seen), Io,
+    /// Truncated.
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()>;
+
+    /// Lets `filler` set the bytes of every extent once, and writes them. Durable only after [`sync`](Reader::sync).
+    ///
+    /// Errors: as for `visit`; Missing where the method can't write.
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        let _ = (extents, filler);
+        Err(Error::Missing(Missing::new("writing by this method", "it only reads", "choose another method")))
+    }
+
+    /// Returns when everything updated so far through this reader or its siblings is on the device.
+    fn sync(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// A reader for another thread over the same opened thing: the same mapping, a queue of its own.
+    fn sibling(&self) -> Result<Box<dyn Reader>>;
+
+    /// Announces extents that will be visited. A hint: without effect on what `visit` shows.
+    fn will_need(&mut self, extents: &[Extent], urgency: Urgency) -> Result<()> {
+        let _ = (extents, urgency);
+        Ok(())
+    }
+
+    /// Says that these extents won't be visited again soon. A hint, as above.
+    fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
+        let _ = extents;
+        Ok(())
+    }
+}
+
+/// The method of this name.
+///
+/// Errors: Invalid, listing the names there are.
+pub fn named(name: &str) -> Result<&'static Method> {
+    ALL.iter().copied().find(|method| method.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|method| method.name).collect();
+        Error::Invalid(format!("there is no access method \"{name}\"; there are {}", names.join(", ")))
+    })
+}

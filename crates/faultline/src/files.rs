@@ -1,0 +1,201 @@
+//! The bytes that are reached: one file, or several striped into one address space, opened and checked once.
+
+use crate::error::{Error, Result};
+use crate::units::Bytes;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A run of bytes in a [`Target`]'s address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Extent {
+    /// First byte, counted from the start of the target (not of a file).
+    pub offset: u64,
+    /// Bytes; never zero.
+    pub length: usize,
+}
+
+/// How files become one address space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where the used range begins in each file.
+    pub offset: Bytes,
+    /// Length of the used range over all files; `None` is all there is.
+    pub size: Option<Bytes>,
+    /// Bytes from one file before the next one's turn, as in RAID 0. Without meaning for one file.
+    pub stripe: Bytes,
+    /// Whether bytes may be written.
+    pub write: bool,
+}
+
+/// An open target: every file checked, the address space laid out.
+#[derive(Debug)]
+pub struct Target {
+    files: Vec<TargetFile>,
+    stripe: u64,
+    length: u64,
+    writable: bool,
+}
+
+/// One file of a target.
+#[derive(Debug)]
+pub struct TargetFile {
+    /// As given by the user.
+    pub path: PathBuf,
+    /// Open for reading, and for writing where the target is writable.
+    pub file: File,
+    /// Where the used range begins.
+    pub start: u64,
+    /// Bytes used from there.
+    pub length: u64,
+}
+
+impl Default for Layout {
+    fn default() -> Layout {
+        Layout { offset: Bytes(0), size: None, stripe: Bytes::mib(1), write: false }
+    }
+}
+
+impl Target {
+    /// Opens `paths` as one address space. Several files take equal shares, in turns of `layout.stripe` bytes.
+    ///
+    /// Errors: Io (missing, unreadable), Invalid (no file, a directory or FIFO, an empty file, a range outside the
+    /// file, a stripe that is not a multiple of 4096).
+    pub fn open(paths: &[PathBuf], layout: &Layout) -> Result<Target> {
+        let stripe = layout.stripe.0;
+        if paths.is_empty() {
+            return Err(Error::Invalid("no file is named; name one, or a block device".to_owned()));
+        }
+        if stripe == 0 || !stripe.is_multiple_of(4096) {
+            return Err(Error::Invalid(format!("a stripe of {} is not a multiple of 4096 bytes", layout.stripe)));
+        }
+        let mut files = paths.iter().map(|path| TargetFile::open(path, layout)).collect::<Result<Vec<_>>>()?;
+        let length = if files.len() == 1 { files[0].length } else { equal_shares(&mut files, stripe)? };
+        let used = layout.size.map_or(length, |size| size.0.min(length));
+        if layout.size.is_some_and(|size| size.0 > length || size.0 == 0) {
+            return Err(Error::Invalid(format!(
+                "a size of {} does not fit: there are {} bytes from the offset on",
+                layout.size.unwrap_or_default(),
+                length
+            )));
+        }
+        Ok(Target { files, stripe, length: used, writable: layout.write })
+    }
+
+    /// The files in order of their turn.
+    pub fn files(&self) -> &[TargetFile] {
+        &self.files
+    }
+
+    /// Bytes of the address space.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes from one file before the next one's turn; the whole length where there is one file.
+    pub fn stripe(&self) -> u64 {
+        if self.files.len() == 1 { self.length } else { self.stripe }
+    }
+
+    /// Whether the files were opened for writing.
+    pub fn writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Which file holds `extent`, and at which offset of that file.
+    ///
+    /// Errors: Invalid where the extent is empty, passes the end, or crosses from one stripe into the next (choose
+    /// blocks that divide the stripe).
+    #[inline]
+    pub fn locate(&self, extent: Extent) -> Result<(usize, u64)> {
+        let Extent { offset, length } = extent;
+        if length == 0 || offset.checked_add(length as u64).is_none_or(|end| end > self.length) {
+            return Err(self.outside(extent));
+        }
+        if let [only] = self.files.as_slice() {
+            return Ok((0, only.start + offset));
+        }
+        let (turn, within) = (offset / self.stripe, offset % self.stripe);
+        if within + length as u64 > self.stripe {
+            return Err(self.outside(extent));
+        }
+        let count = self.files.len() as u64;
+        let index = (turn % count) as usize;
+        Ok((index, self.files[index].start + turn / count * self.stripe + within))
+    }
+
+    #[cold]
+    fn outside(&self, extent: Extent) -> Error {
+        Error::Invalid(format!(
+            "{} bytes at {} do not lie within one stripe ({} bytes) of {} bytes",
+            extent.length,
+            extent.offset,
+            self.stripe(),
+            self.length
+        ))
+    }
+}
+
+impl TargetFile {
+    fn open(path: &Path, layout: &Layout) -> Result<TargetFile> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(layout.write)
+            // A FIFO without a writer would block here for ever; for regular files the flag changes nothing.
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .map_err(|error| refused(path, layout, error))?;
+        let kind = file.metadata().map_err(|error| Error::io("look at the file", path, error))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let what = if kind.is_dir() {
+                "a directory"
+            } else if kind.is_fifo() {
+                "a FIFO"
+            } else {
+                "not a file"
+            };
+            return Err(Error::Invalid(format!("{} is {what}; name a regular file or a block device", path.display())));
+        }
+        // seek(2) gives the size of block devices too, where stat(2) says 0.
+        let end = file.seek(SeekFrom::End(0)).map_err(|error| Error::io("find the end of the file", path, error))?;
+        let start = layout.offset.0;
+        if end == 0 {
+            return Err(Error::Invalid(format!("{} is empty; there is nothing to reach", path.display())));
+        }
+        if start >= end {
+            return Err(Error::Invalid(format!(
+                "the offset {} is past the end of {} ({end} bytes)",
+                start,
+                path.display()
+            )));
+        }
+        Ok(TargetFile { path: path.to_owned(), file, start, length: end - start })
+    }
+}
+
+fn refused(path: &Path, layout: &Layout, error: std::io::Error) -> Error {
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => "check the name",
+        ErrorKind::PermissionDenied if layout.write => "writing needs write permission on the file",
+        ErrorKind::PermissionDenied => "reading needs read permission on the file",
+        ErrorKind::IsADirectory => "name a regular file or a block device",
+        _ => "",
+    };
+    Error::io("open the file", path, error).with_remedy(remedy)
+}
+
+/// Cuts every file to the same whole number of stripes; the length of the address space.
+fn equal_shares(files: &mut [TargetFile], stripe: u64) -> Result<u64> {
+    let shortest = files.iter().map(|file| file.length).min().unwrap_or_default();
+    let share = shortest / stripe * stripe;
+    if share == 0 {
+        return Err(Error::Invalid(format!(
+            "the shortest of the files has {shortest} bytes, less than one stripe of {stripe}; choose a smaller stripe"
+        )));
+    }
+    for file in files.iter_mut() {
+        file.length = share;
+    }
+    Ok(share * files.len() as u64)
+}

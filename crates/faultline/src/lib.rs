@@ -1,0 +1,20 @@
+//! How bytes of a file reach a program on Linux, as interchangeable parts.
+//!
+//! [`access`] has one method per way to reach a file (mapping, pread, `O_DIRECT`, `io_uring`), all behind one
+//! [`Reader`](access::Reader); [`observe`] has the counters that tell what each of them cost; [`files`], [`units`],
+//! [`params`], [`needs`] and [`error`] are the ground both stand on.
+
+pub mod access;
+pub mod error;
+pub mod files;
+pub mod needs;
+pub mod observe;
+pub mod params;
+pub mod sys;
+pub mod units;
+
+pub use error::{Error, Result};
+pub use files::{Extent, Layout, Target};
+pub use needs::{Missing, Need};
+pub use params::Given;
+pub use units::{Bytes, Nanos};
