@@ -1,1 +1,3 @@
+//! The command line; see `faultline --help`.
+
 fn main() {}
