@@ -2,5 +2,7 @@
 //!
 //! One way through: `workload -> access method -> counters -> record -> report, verdict, advice`.
 
+pub mod data;
 pub mod record;
 pub mod trial;
+pub mod workload;

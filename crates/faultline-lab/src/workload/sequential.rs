@@ -1,0 +1,35 @@
+//! From front to end; each thread its own contiguous share (fio's `rw=read`).
+
+use super::{Plan, Space, Workload};
+use faultline::params::{Given, Params};
+use faultline::{Extent, Result};
+use std::ops::Range;
+
+pub(super) const WORKLOAD: Workload = Workload {
+    name: "sequential",
+    summary: "from front to end, each thread its own share: a scan, a load",
+    params: SequentialParams::declared,
+    plan,
+};
+
+faultline::params! {
+    /// A scan has no settings of its own.
+    struct SequentialParams {}
+}
+
+struct Sequential {
+    space: Space,
+    blocks: Range<u64>,
+}
+
+fn plan(space: &Space, given: &Given) -> Result<Box<dyn Plan>> {
+    let SequentialParams {} = SequentialParams::from_given(given)?;
+    space.check()?;
+    Ok(Box::new(Sequential { space: *space, blocks: space.share(space.blocks()) }))
+}
+
+impl Plan for Sequential {
+    fn next(&mut self, _seen: u64, room: usize, batch: &mut Vec<Extent>) {
+        batch.extend(self.blocks.by_ref().take(room).map(|block| self.space.extent(block)));
+    }
+}
