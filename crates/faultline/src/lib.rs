@@ -11,6 +11,8 @@ pub mod needs;
 pub mod observe;
 pub mod params;
 pub mod sys;
+#[cfg(test)]
+mod test_files;
 pub mod units;
 
 pub use error::{Error, Result};

@@ -242,6 +242,7 @@ macro_rules! choices {
 
         impl $name {
             /// Every variant, in order of declaration.
+            #[allow(dead_code, reason = "not every enum is iterated")]
             pub const ALL: &'static [$name] = &[$($name::$variant),*];
         }
 

@@ -3,17 +3,27 @@
 //! Each method is a file with a `const` [`Method`]; [`ALL`] names them once and everything else iterates over it.
 //! `spec` (tests) holds what every method must do.
 
+mod direct;
+mod mmap;
 mod null;
+mod pread;
+#[cfg(test)]
+mod spec;
+mod uring;
 
 use crate::error::{Error, Result};
-use crate::files::{Extent, Target};
+use crate::files::{Extent, Target, TargetFile};
 use crate::needs::{Missing, Need};
 use crate::params::{Given, Param};
+use crate::sys::cache::{self, FileAdvice};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Every access method, the control first.
-pub const ALL: &[&Method] = &[&null::METHOD];
+pub const ALL: &[&Method] = &[&null::METHOD, &mmap::METHOD, &pread::METHOD, &direct::METHOD, &uring::METHOD];
+
+/// Name of the control.
+pub const CONTROL: &str = null::METHOD.name;
 
 /// A way to reach the bytes of a file.
 pub struct Method {
@@ -134,4 +144,32 @@ pub fn named(name: &str) -> Result<&'static Method> {
         let names: Vec<&str> = ALL.iter().map(|method| method.name).collect();
         Error::Invalid(format!("there is no access method \"{name}\"; there are {}", names.join(", ")))
     })
+}
+
+/// The error of a failed transfer of `extent`, with what to do where that is known.
+fn transfer_error(verb: &str, file: &TargetFile, extent: Extent, error: std::io::Error) -> Error {
+    let remedy = match (error.kind(), error.raw_os_error()) {
+        (std::io::ErrorKind::UnexpectedEof, _) => "keep other programs from truncating it",
+        (_, Some(libc::EIO)) => "the device failed; look at the kernel's log, and copy what is still readable",
+        (_, Some(libc::ENOSPC)) => "free space on the file system",
+        _ => "",
+    };
+    Error::io(format!("{verb} {} bytes at {}", extent.length, extent.offset), &file.path, error).with_remedy(remedy)
+}
+
+/// Makes everything written to the files durable.
+fn sync_files(target: &Target) -> Result<()> {
+    let synced = |file: &TargetFile| {
+        file.file.sync_data().map_err(|error| Error::io("make the writes durable", &file.path, error))
+    };
+    target.files().iter().try_for_each(synced)
+}
+
+/// Gives `advice` for each extent of the files.
+fn advise_files(target: &Target, extents: &[Extent], advice: FileAdvice) -> Result<()> {
+    for extent in extents {
+        let (index, offset) = target.locate(*extent)?;
+        cache::fadvise(&target.files()[index].file, offset, extent.length as u64, advice)?;
+    }
+    Ok(())
 }

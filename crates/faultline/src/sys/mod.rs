@@ -1,5 +1,11 @@
 //! The system calls that are used, one thin function each; the only place of the library with unsafe code
 //! (next to the pool's region).
 
+pub mod advice;
+pub mod cache;
 pub mod clock;
+pub mod direct;
+pub mod fault;
+pub mod map;
+pub mod read;
 pub mod ring;

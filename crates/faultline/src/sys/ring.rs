@@ -1,18 +1,265 @@
-//! io_uring: rings, registered files and buffers.
+//! io_uring as a queue of slots: each slot has a buffer and at most one read or write in flight.
+//!
+//! Owning the buffers makes it safe: the kernel writes only into slots that are in flight, and those are neither lent
+//! nor freed.
+#![allow(unsafe_code)]
 
+use crate::error::{Error, Result};
 use crate::needs::{Missing, Need, Probe};
+use crate::sys::direct::Block;
+use io_uring::types::{Fd, Fixed};
+use io_uring::{IoUring, opcode, squeue};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::thread::ThreadId;
 
-/// The io_uring interface (Linux 5.1), often closed in containers.
+/// The io_uring interface (Linux 5.6 for the operations used), often closed in containers.
 pub const IO_URING: Need =
     Need { name: "io_uring", summary: "several reads in flight from one thread, without a call each", probe };
 
 fn probe() -> Probe {
-    match io_uring::IoUring::new(2) {
-        Ok(_) => Ok("rings can be made".to_owned()),
-        Err(error) => Err(Missing::new(
-            "io_uring",
-            format!("io_uring_setup(2) says {error}"),
-            "allow it in the container's seccomp profile and set kernel.io_uring_disabled=0",
-        )),
+    IoUring::new(2).map(|_| "rings can be made".to_owned()).map_err(|error| missing(&error))
+}
+
+fn missing(error: &io::Error) -> Missing {
+    let remedy = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "use Linux 5.6 or newer",
+        Some(libc::ENOMEM) => "raise ulimit -l (before Linux 5.12 rings count as locked memory)",
+        _ => "allow io_uring in the container's seccomp profile, and set kernel.io_uring_disabled=0",
+    };
+    Missing::new("io_uring", format!("io_uring_setup(2) says {}", error.kind()), remedy)
+}
+
+/// What is read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// From the file into the slot.
+    Read,
+    /// From the slot into the file.
+    Write,
+}
+
+/// One transfer of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which way.
+    pub operation: Operation,
+    /// Index of the file.
+    pub file: usize,
+    /// Offset in the file.
+    pub offset: u64,
+    /// Part of the slot.
+    pub begin: usize,
+    /// End of that part.
+    pub end: usize,
+}
+
+/// What is asked of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueOptions {
+    /// Slots: transfers in flight at most.
+    pub depth: u32,
+    /// Bytes of a slot.
+    pub slot: usize,
+    /// Whether files and buffers are registered, which spares the kernel looking them up at each transfer.
+    pub register: bool,
+}
+
+/// A ring with its slots and files.
+pub struct Queue {
+    ring: IoUring,
+    files: Vec<File>,
+    slots: Block,
+    options: QueueOptions,
+    in_flight: Vec<bool>,
+    files_registered: bool,
+    buffers_registered: bool,
+    /// Rings of one issuer belong to the thread that enables them.
+    issuer: Option<ThreadId>,
+    enable: bool,
+}
+
+impl Queue {
+    /// Makes the ring and its buffers. The second value says what could not be registered.
+    ///
+    /// Errors: Missing (no io_uring), Io (no memory).
+    pub fn new(files: &[File], options: QueueOptions) -> Result<(Queue, Option<String>)> {
+        let files = files.iter().map(File::try_clone).collect::<io::Result<Vec<_>>>();
+        let files = files.map_err(|error| Error::io("duplicate a file descriptor", "dup", error))?;
+        let (ring, enable) = ring(options.depth).map_err(|error| missing(&error))?;
+        let slots = Block::new(options.slot * options.depth as usize, 4096)?;
+        let mut queue = Queue {
+            ring,
+            files,
+            slots,
+            options,
+            in_flight: vec![false; options.depth as usize],
+            files_registered: false,
+            buffers_registered: false,
+            issuer: None,
+            enable,
+        };
+        let note = if options.register { queue.register() } else { None };
+        Ok((queue, note))
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> QueueOptions {
+        self.options
+    }
+
+    fn register(&mut self) -> Option<String> {
+        let descriptors: Vec<_> = self.files.iter().map(AsRawFd::as_raw_fd).collect();
+        let files = self.ring.submitter().register_files(&descriptors);
+        self.files_registered = files.is_ok();
+        let base = self.slots.bytes_mut().as_mut_ptr();
+        let length = self.options.slot;
+        let vectors: Vec<libc::iovec> = (0..self.options.depth as usize)
+            .map(|slot| libc::iovec { iov_base: base.wrapping_add(slot * length).cast(), iov_len: length })
+            .collect();
+        // SAFETY: the vectors lie inside `slots`, which this queue keeps as long as the ring (`Drop` drains first).
+        let buffers = unsafe { self.ring.submitter().register_buffers(&vectors) };
+        self.buffers_registered = buffers.is_ok();
+        files.and(buffers).err().map(|error| format!("files or buffers are not registered ({error}); raise ulimit -l"))
+    }
+
+    /// Whether this thread may use it; another queue is needed where not.
+    pub fn is_ours(&self) -> bool {
+        self.issuer.is_none_or(|issuer| issuer == std::thread::current().id())
+    }
+
+    /// Enqueues the transfer of a slot that is not in flight. Sent with the next [`submit_and_wait`](Queue::submit_and_wait).
+    ///
+    /// Errors: Invalid (the slot is in flight, the part is not in the slot, no such file).
+    pub fn push(&mut self, slot: usize, transfer: Transfer) -> Result<()> {
+        let Transfer { operation, file, offset, begin, end } = transfer;
+        let fits = begin < end && end <= self.options.slot && file < self.files.len();
+        if !fits || self.in_flight.get(slot).is_none_or(|busy| *busy) {
+            return Err(Error::Invalid(format!("slot {slot} of the queue cannot take {transfer:?}")));
+        }
+        let at = slot * self.options.slot + begin;
+        let address = self.slots.bytes_mut()[at..].as_mut_ptr();
+        let length = (end - begin) as u32;
+        let entry = self.entry(operation, file, address, length, slot as u16).offset_of(offset);
+        let entry = entry.user_data(slot as u64);
+        // SAFETY: the buffer is a part of `slots` that stays allocated and untouched while `in_flight` says so; the
+        // file is owned by this queue.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.map_err(|_| Error::Invalid("the queue has fewer entries than slots".to_owned()))?;
+        self.in_flight[slot] = true;
+        Ok(())
+    }
+
+    fn entry(&self, operation: Operation, file: usize, address: *mut u8, length: u32, slot: u16) -> Entry {
+        let descriptor = Fd(self.files[file].as_raw_fd());
+        let fixed = Fixed(file as u32);
+        match (operation, self.buffers_registered, self.files_registered) {
+            (Operation::Read, true, true) => Entry::ReadFixed(opcode::ReadFixed::new(fixed, address, length, slot)),
+            (Operation::Read, true, false) => {
+                Entry::ReadFixed(opcode::ReadFixed::new(descriptor, address, length, slot))
+            }
+            (Operation::Read, false, true) => Entry::Read(opcode::Read::new(fixed, address, length)),
+            (Operation::Read, false, false) => Entry::Read(opcode::Read::new(descriptor, address, length)),
+            (Operation::Write, true, true) => Entry::WriteFixed(opcode::WriteFixed::new(fixed, address, length, slot)),
+            (Operation::Write, true, false) => {
+                Entry::WriteFixed(opcode::WriteFixed::new(descriptor, address, length, slot))
+            }
+            (Operation::Write, false, true) => Entry::Write(opcode::Write::new(fixed, address, length)),
+            (Operation::Write, false, false) => Entry::Write(opcode::Write::new(descriptor, address, length)),
+        }
+    }
+
+    /// Sends what was pushed and waits until at least one transfer has ended; each that has goes to `ended` with the
+    /// bytes transferred or the error. Interruptions are repeated.
+    ///
+    /// Errors: Io (the ring is not this thread's, or broken).
+    pub fn submit_and_wait(&mut self, mut ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
+        self.enable_here()?;
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => break,
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(error) => return Err(Error::io("wait for reads", "io_uring_enter", error)),
+            }
+        }
+        for entry in self.ring.completion() {
+            let slot = entry.user_data() as usize;
+            self.in_flight[slot] = false;
+            let result = entry.result();
+            ended(slot, usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)));
+        }
+        Ok(())
+    }
+
+    fn enable_here(&mut self) -> Result<()> {
+        if self.issuer.is_none() {
+            if self.enable {
+                let enabled = self.ring.submitter().register_enable_rings();
+                enabled.map_err(|error| Error::io("enable the ring", "io_uring_register", error))?;
+            }
+            self.issuer = Some(std::thread::current().id());
+        }
+        Ok(())
+    }
+
+    /// Bytes of a slot that is not in flight.
+    ///
+    /// Panics where it is: that would be a data race with the kernel.
+    pub fn slot(&self, slot: usize) -> &[u8] {
+        assert!(!self.in_flight[slot], "slot {slot} is in flight");
+        &self.slots.bytes()[slot * self.options.slot..][..self.options.slot]
+    }
+
+    /// The same for writing.
+    pub fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
+        assert!(!self.in_flight[slot], "slot {slot} is in flight");
+        let length = self.options.slot;
+        &mut self.slots.bytes_mut()[slot * length..][..length]
+    }
+}
+
+/// The four kinds of entries, until offset and slot are set.
+enum Entry {
+    Read(opcode::Read),
+    ReadFixed(opcode::ReadFixed),
+    Write(opcode::Write),
+    WriteFixed(opcode::WriteFixed),
+}
+
+impl Entry {
+    fn offset_of(self, offset: u64) -> squeue::Entry {
+        match self {
+            Entry::Read(entry) => entry.offset(offset).build(),
+            Entry::ReadFixed(entry) => entry.offset(offset).build(),
+            Entry::Write(entry) => entry.offset(offset).build(),
+            Entry::WriteFixed(entry) => entry.offset(offset).build(),
+        }
+    }
+}
+
+/// The best ring that this kernel has, and whether it still has to be enabled by the thread that will use it.
+fn ring(depth: u32) -> io::Result<(IoUring, bool)> {
+    // Completions are handled when we ask for them, not by interrupting us (Linux 6.1).
+    let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(depth);
+    if let Ok(ring) = deferred {
+        return Ok((ring, true));
+    }
+    // The next best (Linux 5.19), then what every kernel with io_uring has.
+    let cooperative = IoUring::builder().setup_coop_taskrun().build(depth);
+    cooperative.or_else(|_| IoUring::new(depth)).map(|ring| (ring, false))
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // The kernel may still write into the slots: wait, or leave their memory to it for ever.
+        while self.in_flight.iter().any(|busy| *busy) {
+            if !self.is_ours() || self.submit_and_wait(|_, _| {}).is_err() {
+                if let Ok(nothing) = Block::new(1, 4096) {
+                    std::mem::forget(std::mem::replace(&mut self.slots, nothing));
+                }
+                return;
+            }
+        }
     }
 }

@@ -1,0 +1,115 @@
+//! Explicit reads through the page cache into one buffer: a system call and a copy for each extent, no faults.
+
+use crate::access::{Filler, Method, Opened, Reader, Urgency, Visitor, transfer_error};
+use crate::error::Result;
+use crate::files::{Extent, Target};
+use crate::params::{Given, Params};
+use crate::sys::cache::{self, FileAdvice};
+use crate::sys::read;
+use std::sync::Arc;
+
+pub(super) const METHOD: Method = Method {
+    name: "pread",
+    summary: "a system call and a copy for each extent, through the page cache",
+    needs: &[],
+    params: PreadParams::declared,
+    open,
+};
+
+crate::choices! {
+    /// What the kernel is told about the file before the first read (posix_fadvise(2)).
+    pub enum Hint {
+        /// Nothing.
+        Normal = "normal",
+        /// No read-ahead.
+        Random = "random",
+        /// Twice the read-ahead.
+        Sequential = "sequential",
+        /// Reads don't count as use when memory is reclaimed (Linux 6.3).
+        Noreuse = "noreuse",
+    }
+}
+
+crate::params! {
+    /// How the file is read.
+    pub struct PreadParams {
+        /// The hint given at opening; by default none: the kernel sees random reads by itself.
+        advice: Hint = Hint::Normal,
+    }
+}
+
+struct Pread {
+    target: Arc<Target>,
+    buffer: Vec<u8>,
+}
+
+fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
+    let params = PreadParams::from_given(given)?;
+    let kind = match params.advice {
+        Hint::Normal => FileAdvice::Normal,
+        Hint::Random => FileAdvice::Random,
+        Hint::Sequential => FileAdvice::Sequential,
+        Hint::Noreuse => FileAdvice::NoReuse,
+    };
+    let refused = target.files().iter().filter_map(|file| cache::fadvise(&file.file, 0, 0, kind).err());
+    let notes = refused.map(|error| error.to_string()).collect();
+    Ok(Opened { reader: Box::new(Pread { target, buffer: Vec::new() }), settings: params.given(), notes })
+}
+
+impl Pread {
+    fn room(&mut self, length: usize) -> &mut [u8] {
+        if self.buffer.len() < length {
+            self.buffer.resize(length, 0);
+        }
+        &mut self.buffer[..length]
+    }
+}
+
+impl Reader for Pread {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        for (index, extent) in extents.iter().enumerate() {
+            let target = Arc::clone(&self.target);
+            let (number, offset) = target.locate(*extent)?;
+            let file = &target.files()[number];
+            let bytes = self.room(extent.length);
+            read::pread_exact(&file.file, bytes, offset)
+                .map_err(|error| transfer_error("read", file, *extent, error))?;
+            if visitor.see(index, bytes).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        for (index, extent) in extents.iter().enumerate() {
+            let target = Arc::clone(&self.target);
+            let (number, offset) = target.locate(*extent)?;
+            let file = &target.files()[number];
+            let bytes = self.room(extent.length);
+            let flow = filler.fill(index, bytes);
+            read::pwrite_all(&file.file, bytes, offset)
+                .map_err(|error| transfer_error("write", file, *extent, error))?;
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        super::sync_files(&self.target)
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(Pread { target: Arc::clone(&self.target), buffer: Vec::new() }))
+    }
+
+    fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {
+        super::advise_files(&self.target, extents, FileAdvice::WillNeed)
+    }
+
+    fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
+        super::advise_files(&self.target, extents, FileAdvice::DontNeed)
+    }
+}

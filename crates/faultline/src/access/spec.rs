@@ -1,0 +1,299 @@
+//! What every access method must do; a new one passes these without a line of its own.
+
+use crate::access::{ALL, CONTROL, Filler, Method, Opened, Visitor};
+use crate::error::Error;
+use crate::files::{Extent, Layout, Target};
+use crate::params::Given;
+use crate::test_files::{PAGE, TestFile};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Every method and variant that shows the file's bytes, with what it is given.
+fn variants() -> Vec<(&'static Method, Given)> {
+    let given = |text: &str| text.parse::<Given>().unwrap();
+    let mut variants = Vec::new();
+    for method in ALL.iter().copied().filter(|method| method.name != CONTROL) {
+        if let Some(missing) = method.needs.iter().find_map(|need| need.met().err()) {
+            eprintln!("SKIPPED {}: {missing}", method.name);
+            continue;
+        }
+        variants.push((method, Given::none()));
+        if method.name == "uring" {
+            variants.extend(
+                ["direct=off", "depth=1", "register=off", "direct=off,register=off,depth=3"]
+                    .map(|text| (method, given(text))),
+            );
+        }
+    }
+    variants
+}
+
+fn open(method: &Method, target: Arc<Target>, given: &Given) -> Opened {
+    (method.open)(target, given).unwrap_or_else(|error| panic!("{} {given}: {error}", method.name))
+}
+
+/// Extents of odd and even places and lengths inside `length` bytes.
+fn mixed(length: usize) -> Vec<Extent> {
+    let mut extents = vec![
+        Extent { offset: 0, length: 1 },
+        Extent { offset: 0, length: PAGE },
+        Extent { offset: (length - 1) as u64, length: 1 },
+        Extent { offset: 4095, length: 2 },
+        Extent { offset: 512, length: 512 },
+        Extent { offset: 0, length },
+    ];
+    let mut state = 1u64;
+    for _ in 0..200 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let offset = (state >> 20) as usize % (length - 1);
+        let extent = 1 + (state >> 40) as usize % (length - offset).min(3 * PAGE);
+        extents.push(Extent { offset: offset as u64, length: extent });
+    }
+    extents
+}
+
+#[test]
+fn every_extent_is_shown_once_with_its_bytes() {
+    let file = TestFile::on_disk(40 * PAGE + 123);
+    let extents = mixed(file.length());
+    for (method, given) in variants() {
+        let mut opened = open(method, file.target(false), &given);
+        let mut seen = vec![0; extents.len()];
+
+        opened
+            .reader
+            .visit(&extents, &mut |index: usize, bytes: &[u8]| {
+                let Extent { offset, length } = extents[index];
+                assert!(
+                    bytes == &file.content()[offset as usize..][..length],
+                    "{} {given}: {:?}",
+                    method.name,
+                    extents[index]
+                );
+                seen[index] += 1;
+            })
+            .unwrap();
+
+        assert!(seen.iter().all(|times| *times == 1), "{} {given}: {seen:?}", method.name);
+    }
+}
+
+#[test]
+fn an_extent_past_the_end_is_refused() {
+    let file = TestFile::on_disk(8 * PAGE);
+    for (method, given) in variants() {
+        let mut opened = open(method, file.target(false), &given);
+        for extent in [
+            Extent { offset: 8 * PAGE as u64, length: 1 },
+            Extent { offset: 0, length: 8 * PAGE + 1 },
+            Extent { offset: u64::MAX, length: 2 },
+            Extent { offset: 0, length: 0 },
+        ] {
+            let result = opened.reader.visit(&[extent], &mut |_: usize, _: &[u8]| {});
+
+            assert!(matches!(result, Err(Error::Invalid(_))), "{} {given} {extent:?}: {result:?}", method.name);
+        }
+        let again = opened.reader.visit(&[Extent { offset: 0, length: PAGE }], &mut |_: usize, _: &[u8]| {});
+        assert!(again.is_ok(), "{} {given} goes on after a refusal", method.name);
+    }
+}
+
+#[test]
+fn break_ends_the_visit() {
+    struct First(usize);
+    impl Visitor for First {
+        fn see(&mut self, _: usize, _: &[u8]) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Break(())
+        }
+    }
+    let file = TestFile::on_disk(256 * PAGE);
+    let extents: Vec<Extent> = (0..256).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+    for (method, given) in variants() {
+        let mut opened = open(method, file.target(false), &given);
+        let mut first = First(0);
+
+        opened.reader.visit(&extents, &mut first).unwrap();
+
+        assert_eq!(first.0, 1, "{} {given}", method.name);
+        let mut all = 0;
+        opened.reader.visit(&extents, &mut |_: usize, _: &[u8]| all += 1).unwrap();
+        assert_eq!(all, 256, "{} {given} can be used again", method.name);
+    }
+}
+
+#[test]
+fn siblings_read_at_the_same_time() {
+    let file = TestFile::on_disk(64 * PAGE);
+    for (method, given) in variants() {
+        let opened = open(method, file.target(false), &given);
+        let siblings: Vec<_> = (0..3).map(|_| opened.reader.sibling().unwrap()).collect();
+        let readers = siblings.into_iter().chain([opened.reader]);
+
+        std::thread::scope(|scope| {
+            for mut reader in readers {
+                let content = file.content();
+                scope.spawn(move || {
+                    let extents = mixed(content.len());
+                    let mut check = |index: usize, bytes: &[u8]| {
+                        let Extent { offset, length } = extents[index];
+                        assert!(bytes == &content[offset as usize..][..length]);
+                    };
+                    reader.visit(&extents, &mut check).unwrap();
+                    reader.visit(&extents, &mut check).unwrap();
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn what_was_updated_is_in_the_file_after_sync() {
+    for (method, given) in variants() {
+        let file = TestFile::on_disk(64 * PAGE);
+        let mut opened = open(method, file.target(true), &given);
+        let extents: Vec<Extent> =
+            [5, 1, 63, 20].map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).to_vec();
+
+        opened.reader.update(&extents, &mut |index: usize, bytes: &mut [u8]| bytes.fill(100 + index as u8)).unwrap();
+        opened.reader.sync().unwrap();
+
+        let mut expected = file.content().to_vec();
+        for (index, extent) in extents.iter().enumerate() {
+            expected[extent.offset as usize..][..PAGE].fill(100 + index as u8);
+        }
+        assert!(std::fs::read(file.path()).unwrap() == expected, "{} {given}", method.name);
+    }
+}
+
+#[test]
+fn break_ends_the_update_after_what_was_handed_out() {
+    struct Two(usize);
+    impl Filler for Two {
+        fn fill(&mut self, _: usize, bytes: &mut [u8]) -> ControlFlow<()> {
+            bytes.fill(200);
+            self.0 += 1;
+            if self.0 == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    for (method, given) in variants() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let mut opened = open(method, file.target(true), &given);
+        let extents: Vec<Extent> = (0..8).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+
+        opened.reader.update(&extents, &mut Two(0)).unwrap();
+        opened.reader.sync().unwrap();
+
+        let bytes = std::fs::read(file.path()).unwrap();
+        let written = bytes.chunks(PAGE).filter(|page| page.iter().all(|byte| *byte == 200)).count();
+        assert_eq!(written, 2, "{} {given}", method.name);
+    }
+}
+
+#[test]
+fn a_file_without_a_name_is_reached_by_its_descriptor() {
+    use std::os::fd::AsRawFd;
+    let file = TestFile::on_disk(8 * PAGE);
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.file().as_raw_fd()));
+    std::fs::remove_file(file.path()).unwrap();
+    for (method, given) in variants() {
+        let target = Arc::new(Target::open(std::slice::from_ref(&path), &Layout::default()).unwrap());
+        let mut opened = open(method, target, &given);
+
+        opened
+            .reader
+            .visit(&[Extent { offset: PAGE as u64, length: PAGE }], &mut |_: usize, bytes: &[u8]| {
+                assert!(bytes == &file.content()[PAGE..2 * PAGE], "{} {given}", method.name);
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn striped_files_are_one_address_space() {
+    let (one, other) = (TestFile::on_disk(8 * PAGE), TestFile::on_disk(9 * PAGE));
+    let paths = [one.path().to_owned(), other.path().to_owned()];
+    let layout = Layout { stripe: crate::Bytes(2 * PAGE as u64), ..Layout::default() };
+    for (method, given) in variants() {
+        let target = Arc::new(Target::open(&paths, &layout).unwrap());
+        assert_eq!(target.length(), 16 * PAGE as u64);
+        let mut opened = open(method, target, &given);
+        let extents: Vec<Extent> = (0..16).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+
+        opened
+            .reader
+            .visit(&extents, &mut |index: usize, bytes: &[u8]| {
+                let file = if index / 2 % 2 == 0 { &one } else { &other };
+                let page = index / 4 * 2 + index % 2;
+                assert!(bytes == &file.content()[page * PAGE..][..PAGE], "{} {given}: page {index}", method.name);
+            })
+            .unwrap();
+
+        let across = Extent { offset: PAGE as u64, length: 2 * PAGE };
+        let refused = opened.reader.visit(&[across], &mut |_: usize, _: &[u8]| {});
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{} {given}", method.name);
+    }
+}
+
+#[test]
+fn a_file_truncated_since_is_an_error_of_the_visit() {
+    for (method, given) in variants() {
+        let file = TestFile::on_disk(64 * PAGE);
+        let mut opened = open(method, file.target(false), &given);
+        file.file().set_len(PAGE as u64).unwrap();
+        let extents: Vec<Extent> = (0..64).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+
+        let result = opened.reader.visit(&extents, &mut |_: usize, bytes: &[u8]| {
+            std::hint::black_box(bytes.iter().fold(0u8, |sum, byte| sum ^ byte));
+        });
+
+        assert!(
+            matches!(result, Err(Error::Io { .. } | Error::Truncated { .. })),
+            "{} {given}: {result:?}",
+            method.name
+        );
+    }
+}
+
+#[test]
+fn hints_change_no_byte() {
+    use crate::access::Urgency;
+    let file = TestFile::on_disk(16 * PAGE);
+    let extents: Vec<Extent> = (0..16).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+    for (method, given) in variants() {
+        let mut opened = open(method, file.target(false), &given);
+        opened.reader.will_need(&extents, Urgency::Soon).unwrap();
+        opened.reader.done_with(&extents[..8]).unwrap();
+
+        opened
+            .reader
+            .visit(&extents, &mut |index: usize, bytes: &[u8]| {
+                assert!(bytes == &file.content()[index * PAGE..][..PAGE])
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn an_unknown_parameter_is_refused_by_every_method() {
+    let file = TestFile::on_disk(PAGE);
+    for method in ALL {
+        let refused = (method.open)(file.target(false), &Given::none().with("wings", 2));
+
+        assert!(matches!(refused.err(), Some(Error::Invalid(_))), "{}", method.name);
+    }
+}
+
+#[test]
+fn the_settings_in_force_include_every_default() {
+    let file = TestFile::on_disk(PAGE);
+    for (method, given) in variants() {
+        let opened = open(method, file.target(false), &given);
+
+        let names: Vec<&str> = opened.settings.0.keys().map(String::as_str).collect();
+        for param in (method.params)() {
+            assert!(names.contains(&param.name), "{} does not tell {}", method.name, param.name);
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! io_uring: many reads in flight from one thread; the slice of extents is the queue.
+
+use crate::access::direct::{Aligned, DirectFiles};
+use crate::access::{Filler, Method, Opened, Reader, Urgency, Visitor, transfer_error};
+use crate::error::{Error, Result};
+use crate::files::{Extent, Target};
+use crate::params::{Given, Params, Switch};
+use crate::sys::cache::FileAdvice;
+use crate::sys::direct::Alignment;
+use crate::sys::read;
+use crate::sys::ring::{self, Operation, Queue, QueueOptions, Transfer};
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+pub(super) const METHOD: Method = Method {
+    name: "uring",
+    summary: "io_uring: many reads in flight from one thread, direct or through the page cache",
+    needs: &[&ring::IO_URING],
+    params: UringParams::declared,
+    open,
+};
+
+crate::params! {
+    /// How the queue is used.
+    pub struct UringParams {
+        /// Transfers kept in flight; 32 saturates most single disks.
+        depth: u32 = 32,
+        /// O_DIRECT, past the page cache; on, because that is what queues are for.
+        direct: Switch = Switch::On,
+        /// Register files and buffers with the kernel; on, because it spares looking them up each time.
+        register: Switch = Switch::On,
+    }
+}
+
+/// Shared by the readers of all threads; each has a queue of its own.
+struct Files {
+    direct: DirectFiles,
+    params: UringParams,
+}
+
+struct Uring {
+    files: Arc<Files>,
+    queue: Queue,
+    /// What each slot is doing.
+    work: Vec<Work>,
+    free: Vec<usize>,
+}
+
+/// The work of one slot.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Index of the extent in the visit.
+    index: usize,
+    file: usize,
+    offset: u64,
+    /// Bytes to be transferred, and how many have been.
+    length: usize,
+    done: usize,
+    /// Where the extent lies among them.
+    begin: usize,
+    end: usize,
+}
+
+fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
+    let params = UringParams::from_given(given)?;
+    if params.depth == 0 || params.depth > 4096 {
+        return Err(Error::Invalid(format!("depth={}: legal is 1 to 4096", params.depth)));
+    }
+    ring::IO_URING.met()?;
+    let direct = match params.direct {
+        Switch::On => DirectFiles::open(target)?,
+        Switch::Off => buffered(target)?,
+    };
+    let settings = params.given();
+    let (reader, note) = Uring::new(Arc::new(Files { direct, params }), 4096)?;
+    Ok(Opened { reader: Box::new(reader), settings, notes: note.into_iter().collect() })
+}
+
+/// The target's own files, which need no alignment.
+fn buffered(target: Arc<Target>) -> Result<DirectFiles> {
+    let files = target.files().iter().map(|file| file.file.try_clone()).collect::<std::io::Result<Vec<File>>>();
+    let files = files.map_err(|error| Error::io("duplicate a file descriptor", "dup", error))?;
+    Ok(DirectFiles { target, files, alignment: Alignment { offset: 1, memory: 1 } })
+}
+
+impl Uring {
+    fn new(files: Arc<Files>, slot: usize) -> Result<(Uring, Option<String>)> {
+        let options = QueueOptions {
+            depth: files.params.depth,
+            slot: slot.next_multiple_of(4096),
+            register: files.params.register.is_on(),
+        };
+        let (queue, note) = Queue::new(&files.direct.files, options)?;
+        let depth = options.depth as usize;
+        Ok((Uring { files, queue, work: vec![Work::default(); depth], free: (0..depth).rev().collect() }, note))
+    }
+
+    /// Makes slots fit the longest extent, rounded out, and the queue belong to this thread.
+    fn fit(&mut self, extents: &[Extent]) -> Result<()> {
+        let longest = extents.iter().map(|extent| extent.length).max().unwrap_or(0);
+        let slot = longest + 2 * self.files.direct.alignment.offset;
+        let fits = longest <= self.queue.options().slot && self.files.direct.alignment.offset == 1
+            || slot <= self.queue.options().slot
+            || self.all_aligned(extents, longest);
+        if !fits || !self.queue.is_ours() {
+            *self = Uring::new(Arc::clone(&self.files), slot.max(self.queue.options().slot))?.0;
+        }
+        Ok(())
+    }
+
+    /// Whether no extent has to be rounded out beyond a slot.
+    fn all_aligned(&self, extents: &[Extent], longest: usize) -> bool {
+        let unit = self.files.direct.alignment.offset as u64;
+        longest <= self.queue.options().slot
+            && extents
+                .iter()
+                .all(|extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit))
+            && self.files.direct.target.files().iter().all(|file| file.start.is_multiple_of(unit))
+    }
+
+    fn work_for(&self, index: usize, extent: Extent) -> Result<Work> {
+        let Aligned { file, offset, length, inner } = self.files.direct.align(extent)?;
+        Ok(Work { index, file, offset, length, done: 0, begin: inner.start, end: inner.end })
+    }
+
+    /// Puts what is left of the slot's work into the queue.
+    fn push(&mut self, slot: usize, operation: Operation) -> Result<()> {
+        let Work { file, offset, length, done, .. } = self.work[slot];
+        self.queue.push(slot, Transfer { operation, file, offset: offset + done as u64, begin: done, end: length })
+    }
+
+    /// Takes an ended transfer: Continue(true) where the work is complete, Continue(false) where its rest was pushed.
+    fn ended(&mut self, slot: usize, operation: Operation, result: std::io::Result<usize>) -> std::io::Result<bool> {
+        let work = &mut self.work[slot];
+        match result {
+            Ok(0) if work.done < work.end => return Err(read::ended(work.offset + work.done as u64)),
+            Ok(bytes) => work.done += bytes,
+            Err(error) if matches!(error.raw_os_error(), Some(4 /* EINTR */ | 11 /* EAGAIN */)) => {}
+            Err(error) => return Err(error),
+        }
+        let complete = match operation {
+            // The end of the file may cut the surroundings short.
+            Operation::Read => work.done >= work.end,
+            Operation::Write => work.done >= work.length,
+        };
+        if !complete {
+            self.push(slot, operation).map_err(std::io::Error::other)?;
+        }
+        Ok(complete)
+    }
+
+    /// Drives `count` pieces of work through the queue: `begin` prepares the slot of the next one, `complete` takes it
+    /// when it is done. The first error, or Break, ends the supply; what is in flight is always waited for.
+    fn drive(
+        &mut self,
+        operation: Operation,
+        count: usize,
+        mut begin: impl FnMut(&mut Uring, usize, usize) -> Result<ControlFlow<()>>,
+        mut complete: impl FnMut(&Uring, usize) -> ControlFlow<()>,
+        failed: impl Fn(&Work, std::io::Error) -> Error,
+    ) -> Result<()> {
+        let (mut next, mut in_flight) = (0, 0usize);
+        let mut supply = ControlFlow::Continue(());
+        let mut error = None;
+        let mut ended = Vec::with_capacity(self.work.len());
+        loop {
+            while next < count && supply.is_continue() && !self.free.is_empty() {
+                let slot = self.free.pop().unwrap_or_default();
+                match begin(self, slot, next).and_then(|flow| self.push(slot, operation).map(|()| flow)) {
+                    Ok(flow) => supply = flow,
+                    Err(first) => {
+                        self.free.push(slot);
+                        error.get_or_insert(first);
+                        supply = ControlFlow::Break(());
+                        break;
+                    }
+                }
+                next += 1;
+                in_flight += 1;
+            }
+            if in_flight == 0 {
+                return error.map_or(Ok(()), Err);
+            }
+            self.queue.submit_and_wait(|slot, result| ended.push((slot, result)))?;
+            for (slot, result) in ended.drain(..) {
+                let done = self.ended(slot, operation, result);
+                if let Ok(false) = done {
+                    continue;
+                }
+                in_flight -= 1;
+                self.free.push(slot);
+                match done {
+                    Err(first) => {
+                        error.get_or_insert(failed(&self.work[slot], first));
+                        supply = ControlFlow::Break(());
+                    }
+                    Ok(_) if operation == Operation::Read && supply.is_break() => {}
+                    Ok(_) => {
+                        if complete(self, slot).is_break() {
+                            supply = ControlFlow::Break(());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Reader for Uring {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        self.fit(extents)?;
+        let files = Arc::clone(&self.files);
+        let visitor = std::cell::RefCell::new(visitor);
+        self.drive(
+            Operation::Read,
+            extents.len(),
+            |uring, slot, index| {
+                uring.work[slot] = uring.work_for(index, extents[index])?;
+                visitor.borrow_mut().submitted(index);
+                Ok(ControlFlow::Continue(()))
+            },
+            |uring, slot| {
+                let Work { index, begin, end, .. } = uring.work[slot];
+                visitor.borrow_mut().see(index, &uring.queue.slot(slot)[begin..end])
+            },
+            |work, error| transfer_error("read", &files.direct.target.files()[work.file], extents[work.index], error),
+        )
+    }
+
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        self.fit(extents)?;
+        let files = Arc::clone(&self.files);
+        let unit = files.direct.alignment.offset as u64;
+        let fits = |extent: &&Extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit);
+        if let Some(crooked) = extents.iter().find(|extent| !fits(extent)) {
+            return Err(Error::Invalid(format!(
+                "O_DIRECT writes here need multiples of {unit} bytes, not {} at {}; use direct=off",
+                crooked.length, crooked.offset
+            )));
+        }
+        self.drive(
+            Operation::Write,
+            extents.len(),
+            |uring, slot, index| {
+                let work = uring.work_for(index, extents[index])?;
+                uring.work[slot] = work;
+                filler.submitted(index);
+                Ok(filler.fill(index, &mut uring.queue.slot_mut(slot)[work.begin..work.end]))
+            },
+            |_, _| ControlFlow::Continue(()),
+            |work, error| transfer_error("write", &files.direct.target.files()[work.file], extents[work.index], error),
+        )
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        super::sync_files(&self.files.direct.target)
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        let (reader, _) = Uring::new(Arc::clone(&self.files), self.queue.options().slot)?;
+        Ok(Box::new(reader))
+    }
+
+    fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {
+        match self.files.params.direct {
+            Switch::On => Ok(()),
+            Switch::Off => super::advise_files(&self.files.direct.target, extents, FileAdvice::WillNeed),
+        }
+    }
+
+    fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
+        match self.files.params.direct {
+            Switch::On => Ok(()),
+            Switch::Off => super::advise_files(&self.files.direct.target, extents, FileAdvice::DontNeed),
+        }
+    }
+}

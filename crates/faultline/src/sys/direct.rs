@@ -1,0 +1,139 @@
+//! What O_DIRECT needs: files opened for it, the alignment it wants, memory that has it.
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::needs::Missing;
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::ptr::NonNull;
+
+/// What offsets, lengths and addresses must be multiples of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alignment {
+    /// Of offset and length, in bytes.
+    pub offset: usize,
+    /// Of the address, in bytes.
+    pub memory: usize,
+}
+
+impl Default for Alignment {
+    fn default() -> Alignment {
+        Alignment { offset: 512, memory: 512 }
+    }
+}
+
+impl Alignment {
+    /// What satisfies both.
+    pub fn max(self, other: Alignment) -> Alignment {
+        Alignment { offset: self.offset.max(other.offset), memory: self.memory.max(other.memory) }
+    }
+}
+
+/// The file opened again with O_DIRECT, by its descriptor: files without a name work, too. With its alignment, as
+/// statx(2) tells since Linux 6.1, or 4096 where it doesn't.
+///
+/// Errors: Missing where the file system has no direct I/O; Io.
+pub fn reopen(file: &File, path: &Path, write: bool) -> Result<(File, Alignment)> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
+    let opened = rustix::fs::open(&own, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty());
+    let direct = File::from(opened.map_err(|error| no_direct(path, error))?);
+    let alignment = alignment(&direct).map_err(|error| no_direct(path, error))?;
+    Ok((direct, alignment))
+}
+
+fn no_direct(path: &Path, error: rustix::io::Errno) -> Error {
+    match error {
+        rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP => Missing::new(
+            "O_DIRECT",
+            format!("the file system of {} does not support it", path.display()),
+            "use a buffered method (pread, mmap, uring:direct=off), or a file on a disk file system",
+        )
+        .into(),
+        _ => Error::io("open the file for direct I/O", path, error),
+    }
+}
+
+fn alignment(file: &File) -> std::result::Result<Alignment, rustix::io::Errno> {
+    let known = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    match known {
+        Ok(stat) if stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0 => match stat.stx_dio_offset_align {
+            0 => Err(rustix::io::Errno::OPNOTSUPP),
+            offset => Ok(Alignment { offset: offset as usize, memory: (stat.stx_dio_mem_align as usize).max(1) }),
+        },
+        // Before Linux 6.1, or a file system that doesn't say: 4096 suits every device in use.
+        _ => Ok(Alignment { offset: 4096, memory: 4096 }),
+    }
+}
+
+/// Zeroed memory at an aligned address.
+pub struct Block {
+    address: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the block is owned memory without ties to a thread.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// `length` bytes (at least 1) at a multiple of `alignment` (and of 4096, which spares the kernel a split).
+    ///
+    /// Errors: Io where there is no memory.
+    pub fn new(length: usize, alignment: usize) -> Result<Block> {
+        let layout = Layout::from_size_align(length.max(1), alignment.next_power_of_two().max(4096))
+            .map_err(|_| Error::Invalid(format!("a buffer of {length} bytes aligned to {alignment}")))?;
+        // SAFETY: the layout's size is not zero.
+        let address = unsafe { alloc_zeroed(layout) };
+        match NonNull::new(address) {
+            Some(address) => Ok(Block { address, layout }),
+            None => Err(Error::io(format!("get {length} bytes of memory"), "malloc", rustix::io::Errno::NOMEM)),
+        }
+    }
+
+    /// Makes it at least `length` long; content is lost where it has to grow.
+    ///
+    /// Errors: Io where there is no memory.
+    pub fn reserve(&mut self, length: usize, alignment: usize) -> Result<()> {
+        if self.layout.size() < length {
+            *self = Block::new(length, alignment)?;
+        }
+        Ok(())
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: owned, initialised (zeroed) memory of this length.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.layout.size()) }
+    }
+
+    /// Its bytes, for writing.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, freed once.
+        unsafe { dealloc(self.address.as_ptr(), self.layout) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_grows_and_stays_aligned() {
+        let mut block = Block::new(10, 512).unwrap();
+        block.reserve(1 << 20, 512).unwrap();
+
+        assert_eq!(block.bytes().len(), 1 << 20);
+        assert_eq!(block.bytes().as_ptr() as usize % 4096, 0);
+        assert!(block.bytes().iter().all(|byte| *byte == 0));
+    }
+}
