@@ -2,7 +2,17 @@
 //!
 //! One way through: `workload -> access method -> counters -> record -> report, verdict, advice`.
 
+pub mod command;
 pub mod data;
+pub mod jobfile;
+pub mod lineup;
+pub mod machine;
+pub mod peer;
+pub mod place;
 pub mod record;
+pub mod report;
+pub mod run;
+pub mod scratch;
+pub mod session;
 pub mod trial;
 pub mod workload;

@@ -1,3 +1,5 @@
 //! The command line; see `faultline --help`.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    faultline_lab::command::main()
+}

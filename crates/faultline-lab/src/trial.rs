@@ -1,5 +1,6 @@
 //! A trial: everything that decides what one run does, as a plain value that a record keeps and a child process reads.
 
+use crate::data::Content;
 use faultline::params::Given;
 use faultline::{Bytes, Layout, Nanos};
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,11 @@ impl Trial {
             stripe: Bytes(self.data.stripe_bytes),
             write: self.direction == Direction::Write,
         }
+    }
+
+    /// The content that reads expect in made files, and that writes put into any.
+    pub fn content(&self) -> Content {
+        Content::of(self.data.content_seed.unwrap_or(self.seed))
     }
 
     /// Length of one interval of the timeline.

@@ -1,0 +1,314 @@
+//! `faultline compare`: the access methods side by side on one workload, with a verdict.
+
+use crate::command::options::{Memory, Options};
+use crate::command::{Exit, stop_flag};
+use crate::data::PAGE;
+use crate::machine;
+use crate::place::{self, MemoryLimit};
+use crate::record::{Outcome, Record};
+use crate::report;
+use crate::run;
+use crate::scratch::{self, Scratch, Wanted};
+use crate::session::{Comparison, Records, interleave};
+use crate::trial::{Arm, Data, Direction, Trial};
+use faultline::{Bytes, Error, Layout, Result, Target};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Show which access method is fastest for a file and a workload here, and why.
+///
+/// Without a file, a data file is made on a disk and removed at the end. With one, it is only read.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file, or several to be striped into one address space; or one fio job file (*.fio)
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    output: Output,
+    /// Append the records to this file [default: one for each session below ~/.local/state/faultline/runs]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    records: Option<PathBuf>,
+    /// No progress, no remarks on standard error
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// How results are shown.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Output {
+    /// One JSON document instead of the table
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// How results are written
+    #[arg(long, value_enum, default_value = "table", conflicts_with = "json", help_heading = "Output")]
+    pub output_format: Format,
+    /// Write an HTML page with pictures
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+}
+
+/// Form of the results on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// A table for a terminal
+    Table,
+    /// One JSON document
+    Json,
+    /// The shape of fio's own JSON
+    FioJson,
+}
+
+/// The data of a comparison: made here, or the user's.
+struct Source {
+    data: Data,
+    /// Keeps made files alive.
+    _made: Option<Scratch>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    let stop = stop_flag()?;
+    let options = &args.options;
+    check_words(&args)?;
+    place::clean_stale();
+    let bars = Bars { hidden: args.quiet };
+    let comparison_without_data = (options.arms()?, options.workload()?, options.limits()?);
+    let source = source(&args, &stop, &bars)?;
+    let (arms, workload, limits) = comparison_without_data;
+    let mut machine = machine::look(&source.data.files);
+    let memory_bytes = memory(options, &source, &mut machine)?;
+    let trial = Trial {
+        data: source.data.clone(),
+        workload,
+        direction: options.direction(),
+        arm: arms.first().cloned().ok_or_else(|| Error::Invalid("nothing to compare".to_owned()))?,
+        block_bytes: options.block()?.0,
+        threads: options.numjobs,
+        iodepth: options.iodepth,
+        limits,
+        memory_bytes,
+        cache: options.cache,
+        seed: options.randseed,
+        interval_ns: options.interval.0.max(1_000_000),
+        repetition: 0,
+    };
+    check_trial(&trial)?;
+    let session = run::Session { name: session_name(), machine, stop: &stop };
+    let comparison = Comparison { trial, arms, repetitions: options.runs };
+    let records = measure(&comparison, &session, &args, &bars)?;
+    show(&records, &args.output)?;
+    Ok(exit(&records, &stop))
+}
+
+/// What can be refused before anything is made.
+fn check_words(args: &Args) -> Result<()> {
+    let options = &args.options;
+    let writes = options.direction() == Direction::Write;
+    if writes && !args.files.is_empty() && !options.allow_overwrite {
+        return Err(Error::Invalid(
+            "writing would destroy the content of the files named; leave them out to write to a made file, \
+             or say --allow-overwrite"
+                .to_owned(),
+        ));
+    }
+    let block = options.block()?;
+    if block.0 == 0 || block.0 > 1 << 30 {
+        return Err(Error::Invalid(format!("--bs {block}: legal is 1 to 1g")));
+    }
+    if writes && !block.0.is_multiple_of(PAGE as u64) {
+        return Err(Error::Invalid(format!("--bs {block}: writes are made of whole pages; legal are multiples of 4k")));
+    }
+    if args.files.is_empty() && !block.0.is_multiple_of(8) {
+        return Err(Error::Invalid(format!("--bs {block}: made files are checked in words; legal are multiples of 8")));
+    }
+    Ok(())
+}
+
+/// What can be refused before anything runs: no room for one access.
+fn check_trial(trial: &Trial) -> Result<()> {
+    let files = trial.data.files.len();
+    if files > 1
+        && (trial.block_bytes > trial.data.stripe_bytes || !trial.data.stripe_bytes.is_multiple_of(trial.block_bytes))
+    {
+        return Err(Error::Invalid(format!(
+            "--bs {} does not divide --stripe {}; an access must lie in one file",
+            Bytes(trial.block_bytes),
+            Bytes(trial.data.stripe_bytes)
+        )));
+    }
+    let space = crate::workload::Space {
+        length: trial.data.size_bytes,
+        block: trial.block_bytes as usize,
+        threads: trial.threads,
+        thread: 0,
+        seed: trial.seed,
+    };
+    (crate::workload::named(&trial.workload.name)?.plan)(&space, &trial.workload.given())?;
+    let least = place::smallest_limit(trial);
+    match trial.memory_bytes {
+        Some(limit) if limit < least.0 => Err(Error::Invalid(format!(
+            "--memory {}: too small to run in; this workload needs at least {} for its queue and itself",
+            Bytes(limit),
+            least.rounded()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn source(args: &Args, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
+    if args.files.is_empty() { made(&args.options, stop, bars) } else { given(&args.files, &args.options) }
+}
+
+fn given(files: &[PathBuf], options: &Options) -> Result<Source> {
+    let layout = Layout {
+        offset: options.offset,
+        size: options.size,
+        stripe: options.stripe,
+        write: options.direction() == Direction::Write,
+    };
+    let target = Target::open(files, &layout)?;
+    let data = Data {
+        files: files.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect(),
+        offset_bytes: options.offset.0,
+        size_bytes: target.length(),
+        stripe_bytes: options.stripe.0,
+        content_seed: None,
+    };
+    Ok(Source { data, _made: None })
+}
+
+fn made(options: &Options, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
+    let size = options.size.unwrap_or(Bytes::gib(1));
+    let dir = scratch::directory(options.dir.as_deref(), size)?;
+    let wanted =
+        Wanted { size, files: options.nrfiles.max(1) as usize, stripe: options.stripe, seed: options.randseed };
+    let bar = bars.bytes(size.0, &format!("making {} of data in {}", size.rounded(), dir.display()));
+    let made = Scratch::make(&dir, &wanted, stop, |written| bar.set_position(written))?;
+    bar.finish_and_clear();
+    let data = Data {
+        files: made.paths(),
+        offset_bytes: 0,
+        size_bytes: size.0,
+        stripe_bytes: options.stripe.0,
+        content_seed: Some(options.randseed),
+    };
+    Ok(Source { data, _made: Some(made) })
+}
+
+/// The memory limit in force; where none can be made, the reason goes into the machine's remarks and so into the table.
+fn memory(options: &Options, source: &Source, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
+    let limit = match options.memory {
+        Some(Memory::Unlimited) => return Ok(None),
+        Some(Memory::Limit(limit)) => limit,
+        None if source.data.content_seed.is_some() => Bytes(source.data.size_bytes / 4),
+        None => return Ok(None),
+    };
+    match MemoryLimit::create(limit) {
+        Ok(_) => Ok(Some(limit.0)),
+        Err(missing) => {
+            let inherited = place::inherited_limit();
+            let own = inherited.map_or("no limit", |_| "the limit it was started under");
+            machine.remarks.push(format!("ran under {own} instead of {limit}: {missing}"));
+            Ok(None)
+        }
+    }
+}
+
+fn session_name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", now.as_secs(), std::process::id())
+}
+
+fn measure(comparison: &Comparison, session: &run::Session<'_>, args: &Args, bars: &Bars) -> Result<Vec<Record>> {
+    let mut kept = Records::create(args.records.as_deref(), &session.name)?;
+    let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
+    let bar = bars.runs(total);
+    let records = interleave(comparison, session, |record| {
+        bar.inc(1);
+        bar.set_message(format!("{}", record.trial.arm));
+        kept.add(record)
+    })?;
+    bar.finish_and_clear();
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    Ok(records)
+}
+
+/// Writes results as asked: on standard output and, where wanted, as a page.
+pub fn show(records: &[Record], output: &Output) -> Result<()> {
+    let summary = report::Summary::of(records);
+    let mut out = anstream::stdout().lock();
+    let written = match (output.json, output.output_format) {
+        (true, _) | (_, Format::Json) => writeln!(out, "{:#}", report::json::document(&summary, records)),
+        (_, Format::FioJson) => writeln!(out, "{:#}", report::fio_json::document(records)),
+        (_, Format::Table) => report::terminal::print(&summary, &mut out),
+    };
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            return Err(Error::io("write the results", "standard output", error));
+        }
+        _ => {}
+    }
+    match &output.report {
+        Some(path) => write_page(path, &report::html::page(&summary)?),
+        None => Ok(()),
+    }
+}
+
+/// Whole or not at all: a page half written would look like a page.
+fn write_page(path: &Path, page: &str) -> Result<()> {
+    let beside = path.with_extension("html.part");
+    let written = std::fs::write(&beside, page).and_then(|()| std::fs::rename(&beside, path));
+    written.map_err(|error| {
+        let _ = std::fs::remove_file(&beside);
+        Error::io("write the report", path, error).with_remedy("name a writable file with --report")
+    })
+}
+
+fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
+    if stop.load(Ordering::Relaxed) {
+        return Exit::Interrupted;
+    }
+    let real = |record: &&Record| !matches!(&record.trial.arm, Arm::Method(choice) if choice.name == "null");
+    let spoiled = records.iter().any(|record| record.spoiled().next().is_some());
+    let done = records.iter().filter(real).any(|record| record.outcome == Outcome::Done);
+    let missing = records.iter().filter(real).any(|record| matches!(record.outcome, Outcome::Missing(_)));
+    let failed = records.iter().any(|record| matches!(record.outcome, Outcome::Failed(_)));
+    match (spoiled, done, missing, failed) {
+        (true, ..) => Exit::Invalid,
+        (_, true, ..) => Exit::Ok,
+        (_, false, true, false) => Exit::Unsupported,
+        (_, false, ..) => Exit::No,
+    }
+}
+
+/// Progress on standard error, where that is a terminal.
+struct Bars {
+    hidden: bool,
+}
+
+impl Bars {
+    fn bar(&self, length: u64, template: &str) -> ProgressBar {
+        let bar = ProgressBar::new(length);
+        if self.hidden || !std::io::stderr().is_terminal() {
+            bar.set_draw_target(ProgressDrawTarget::hidden());
+        }
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar
+    }
+
+    fn bytes(&self, length: u64, message: &str) -> ProgressBar {
+        let bar = self.bar(length, "{msg} {bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec}");
+        bar.set_message(message.to_owned());
+        bar
+    }
+
+    fn runs(&self, length: u64) -> ProgressBar {
+        self.bar(length, "{pos}/{len} runs {bar:30} {elapsed}/{duration} {msg}")
+    }
+}

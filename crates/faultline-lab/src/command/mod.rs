@@ -1,0 +1,101 @@
+//! The command line: one file per subcommand. These translate words into values and results into exit codes; they
+//! decide nothing.
+
+mod compare;
+mod manual;
+mod options;
+mod probe;
+mod report;
+mod worker;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Measures how a file is reached fastest on this machine, and shows why.
+#[derive(Parser)]
+#[command(name = "faultline", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 the answer is no; 2 wrong usage or input; 3 not permitted or not \
+supported here; 4 measured, but the measurement is not valid. 130 stopped by the user.";
+
+#[derive(Subcommand)]
+enum Command {
+    Compare(compare::Args),
+    Report(report::Args),
+    Probe(probe::Args),
+    List(manual::ListArgs),
+    Completions(manual::CompletionsArgs),
+    #[command(hide = true)]
+    Man(manual::ManArgs),
+    #[command(hide = true)]
+    Worker(worker::Args),
+}
+
+/// How a subcommand ended, as its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok,
+    /// It ran, and the answer is no.
+    No,
+    /// Not permitted, or not supported here.
+    Unsupported,
+    /// The measurement does not mean what it says.
+    Invalid,
+    /// Stopped by the user.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::No => 1,
+            Exit::Unsupported => 3,
+            Exit::Invalid => 4,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Compare(args) => compare::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::List(args) => manual::list(args),
+        Command::Completions(args) => manual::completions(args, &mut Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
+        Command::Worker(args) => worker::run(args),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("faultline: {error}");
+            match error {
+                faultline::Error::Missing(_) => Exit::Unsupported.into(),
+                _ => ExitCode::from(2),
+            }
+        }
+    }
+}
+
+/// A flag that SIGINT and SIGTERM raise; a second one ends the process at once.
+fn stop_flag() -> faultline::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The order matters: the second signal must find the flag raised by the first.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| faultline::Error::io("listen to signals", "sigaction", error))?;
+    }
+    Ok(stop)
+}

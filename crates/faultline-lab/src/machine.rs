@@ -1,0 +1,159 @@
+//! The machine as far as it decides about files: kernel, processor, device, page cache, limits.
+
+use crate::record::Machine;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Looks at the machine, and at the file system and device under the first of `files`.
+pub fn look(files: &[PathBuf]) -> Machine {
+    let name = rustix::system::uname();
+    let cpuinfo = text("/proc/cpuinfo");
+    let device = files.first().and_then(|file| device(file));
+    let queue = |file: &str| device.as_ref().and_then(|device| fs::read_to_string(device.queue.join(file)).ok());
+    let number = |file: &str| queue(file).and_then(|text| text.trim().parse::<u64>().ok());
+    let meminfo = text("/proc/meminfo");
+    let kib = |key: &str| meminfo_kib(&meminfo, key) << 10;
+    Machine {
+        kernel: name.release().to_string_lossy().into_owned(),
+        architecture: name.machine().to_string_lossy().into_owned(),
+        cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        memory_bytes: kib("MemTotal"),
+        filesystem: files.first().map(|file| filesystem(file)).unwrap_or_default(),
+        device: device.as_ref().map(|device| device.name.clone()).unwrap_or_default(),
+        read_ahead_kb: number("read_ahead_kb"),
+        max_sectors_kb: number("max_sectors_kb"),
+        rotational: number("rotational").map(|flag| flag != 0),
+        thp: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")).to_owned(),
+        lru: lru(&text("/sys/kernel/mm/lru_gen/enabled")).to_owned(),
+        cgroup: cgroup(),
+        hypervisor: hypervisor(&cpuinfo),
+        swap_bytes: [kib("SwapTotal") - kib("SwapFree"), kib("SwapTotal")],
+        remarks: remarks(&cpuinfo),
+    }
+}
+
+fn text(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The block device under a file, and the directory of its queue.
+struct Device {
+    name: String,
+    queue: PathBuf,
+}
+
+/// By the file's device number; a partition's queue is its disk's.
+fn device(file: &Path) -> Option<Device> {
+    let meta = fs::metadata(file).ok()?;
+    // A block device is itself what is read.
+    let number = if meta.rdev() != 0 { meta.rdev() } else { meta.dev() };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let dir = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let name = dir.file_name()?.to_string_lossy().into_owned();
+    let queue = [dir.join("queue"), dir.parent()?.join("queue")].into_iter().find(|queue| queue.exists())?;
+    Some(Device { name, queue })
+}
+
+/// Type of the file system under a file, from the mount whose device it has.
+fn filesystem(file: &Path) -> String {
+    let Ok(meta) = fs::metadata(file) else { return String::new() };
+    if meta.rdev() != 0 {
+        return "block device".to_owned();
+    }
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    mounted(&text("/proc/self/mountinfo"), &format!("{major}:{minor}")).unwrap_or("unknown").to_owned()
+}
+
+fn mounted<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        (left.split(' ').nth(2)? == number).then(|| right.split(' ').next())?
+    })
+}
+
+/// The value of the first line `key : value`.
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+fn meminfo_kib(meminfo: &str, key: &str) -> u64 {
+    field(meminfo, key).and_then(|value| value.split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The word in brackets of `always [madvise] never`.
+fn chosen(text: &str) -> &str {
+    text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("absent", |(word, _)| word)
+}
+
+/// Bit 0 of lru_gen/enabled is the multi-generational LRU's main switch.
+fn lru(enabled: &str) -> &'static str {
+    let bits = u32::from_str_radix(enabled.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+    if bits & 1 == 1 { "mglru" } else { "classic" }
+}
+
+fn cgroup() -> String {
+    match crate::place::version() {
+        Some(version) => version.to_owned(),
+        None => "none".to_owned(),
+    }
+}
+
+/// The hypervisor's name where it tells one; empty on bare metal.
+fn hypervisor(cpuinfo: &str) -> String {
+    let has_flag = field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let named = ["/sys/hypervisor/type", "/sys/class/dmi/id/sys_vendor"].map(text);
+    let named = named.iter().map(|name| name.trim()).find(|name| !name.is_empty()).unwrap_or("unnamed");
+    if has_flag { named.to_owned() } else { String::new() }
+}
+
+fn remarks(cpuinfo: &str) -> Vec<String> {
+    let mut remarks: Vec<String> = faultline::observe::hidden_flushes().into_iter().collect();
+    if field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "invlpgb")) {
+        remarks.push("the processor can flush TLBs of others without an interrupt (invlpgb)".to_owned());
+    }
+    if let Some(limit) = crate::place::inherited_limit() {
+        remarks.push(format!("started under a memory limit of {}", limit.rounded()));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_in_force_is_the_word_in_brackets() {
+        assert_eq!(chosen("always [madvise] never\n"), "madvise");
+        assert_eq!(chosen(""), "absent");
+    }
+
+    #[test]
+    fn mglru_is_told_by_its_main_switch() {
+        assert_eq!(lru("0x0007\n"), "mglru");
+        assert_eq!(lru("0x0000\n"), "classic");
+        assert_eq!(lru(""), "classic");
+    }
+
+    #[test]
+    fn a_file_system_is_found_by_its_device_number() {
+        let mounts =
+            "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n30 22 0:26 / /dev/shm rw - tmpfs tmpfs rw\n";
+
+        assert_eq!(mounted(mounts, "254:0"), Some("ext4"));
+        assert_eq!(mounted(mounts, "0:26"), Some("tmpfs"));
+        assert_eq!(mounted(mounts, "1:1"), None);
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let machine = look(&[PathBuf::from("/var/tmp")]);
+
+        assert!(!machine.kernel.is_empty() && machine.memory_bytes > 0 && machine.cpus > 0);
+        assert!(!machine.filesystem.is_empty());
+    }
+}

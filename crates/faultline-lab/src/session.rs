@@ -1,0 +1,165 @@
+//! A comparison: the same workload through several arms, repeated in turns, each run a record on disk as it ends.
+
+use crate::record::{Answer, Finding, Gate, Outcome, Record};
+use crate::run::{self, check};
+use crate::trial::{Arm, Trial};
+use faultline::{Error, Result};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// What is compared.
+pub struct Comparison {
+    /// The trial that all arms share; its own arm and repetition are replaced.
+    pub trial: Trial,
+    /// Who takes part.
+    pub arms: Vec<Arm>,
+    /// How often each runs.
+    pub repetitions: u32,
+}
+
+/// Runs the arms in turns, so that a change of the machine's mood meets all of them. Each repetition begins one arm
+/// later than the one before, so that none is always first. `ended` gets each record as it is complete.
+///
+/// An arm that cannot run, or failed, is not tried again. Ends early, with what there is, when the session is stopped.
+///
+/// Errors: what `ended` returns; no worker can be started.
+pub fn interleave(
+    comparison: &Comparison,
+    session: &run::Session<'_>,
+    mut ended: impl FnMut(&Record) -> Result<()>,
+) -> Result<Vec<Record>> {
+    let mut records: Vec<Record> = Vec::new();
+    let count = comparison.arms.len();
+    for repetition in 0..comparison.repetitions {
+        for turn in 0..count {
+            let arm = &comparison.arms[(turn + repetition as usize) % count];
+            let gave_up = |record: &Record| record.trial.arm == *arm && !runs_again(&record.outcome);
+            if records.iter().any(gave_up) {
+                continue;
+            }
+            if session.stop.load(Ordering::Relaxed) {
+                return Ok(records);
+            }
+            let trial = Trial { arm: arm.clone(), repetition, ..comparison.trial.clone() };
+            let mut record = run::run(&trial, session)?;
+            compare_digests(&records, &mut record);
+            ended(&record)?;
+            records.push(record);
+        }
+    }
+    Ok(records)
+}
+
+fn runs_again(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done | Outcome::Interrupted)
+}
+
+/// On a user's file nobody knows the right answer, but all arms must have seen the same.
+fn compare_digests(earlier: &[Record], record: &mut Record) {
+    let Answer::Digests(own) = &record.answer else { return };
+    let others = earlier.iter().filter_map(|other| match &other.answer {
+        Answer::Digests(theirs) if other.outcome == Outcome::Done => Some((other, theirs)),
+        _ => None,
+    });
+    let mut compared = 0;
+    for (other, theirs) in others {
+        compared += 1;
+        if let Some((thread, bucket)) = check::first_difference(own, theirs) {
+            let says = format!(
+                "saw other bytes than {} (thread {thread}, accesses from {}); is the file being written?",
+                other.trial.arm,
+                bucket as u64 * check::BUCKET
+            );
+            record.gates.push(Gate { name: "answer".to_owned(), finding: Finding::Spoiled, says });
+            return;
+        }
+    }
+    let says = format!("the digests equal those of {compared} earlier run(s) as far as both got");
+    record.gates.push(Gate { name: "answer".to_owned(), finding: Finding::Fine, says });
+}
+
+/// A file that takes one record a line.
+pub struct Records {
+    file: File,
+    path: PathBuf,
+}
+
+impl Records {
+    /// Appends to `path`, or begins the session's own file below the user's state directory.
+    ///
+    /// Errors: Io, with the directory that could not be made or written.
+    pub fn create(path: Option<&Path>, session: &str) -> Result<Records> {
+        let path = path.map_or_else(|| state_dir().join(format!("{session}.jsonl")), Path::to_owned);
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(|error| unwritable(dir, error))?;
+        }
+        let file = File::options().create(true).append(true).open(&path).map_err(|error| unwritable(&path, error))?;
+        Ok(Records { file, path })
+    }
+
+    /// Adds one record as one line.
+    ///
+    /// Errors: Io (full disk).
+    pub fn add(&mut self, record: &Record) -> Result<()> {
+        let mut line =
+            serde_json::to_vec(record).map_err(|why| Error::Invalid(format!("a record cannot be written: {why}")))?;
+        line.push(b'\n');
+        self.file.write_all(&line).map_err(|error| unwritable(&self.path, error))
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn unwritable(path: &Path, error: std::io::Error) -> Error {
+    Error::io("keep the records", path, error).with_remedy("name a writable file with --records")
+}
+
+/// `$XDG_STATE_HOME/faultline/runs`, by default below ~/.local/state; the temporary directory for users without a home.
+fn state_dir() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
+    state.unwrap_or_else(std::env::temp_dir).join("faultline/runs")
+}
+
+/// The records of these files, in order.
+///
+/// Errors: Io; Invalid where a line is not a record, or of a newer format.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for path in paths {
+        let text = read_text(path)?;
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+            records.push(parse(path, number, line)?);
+        }
+    }
+    if records.is_empty() {
+        return Err(Error::Invalid("there is no record in the files named; faultline compare makes some".to_owned()));
+    }
+    Ok(records)
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let text =
+        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { fs::read_to_string(path) };
+    text.map_err(|error| Error::io("read records", path, error))
+}
+
+fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {
+    let record: Record = serde_json::from_str(line).map_err(|why| {
+        Error::Invalid(format!("{} line {number} is not a record of faultline: {why}", path.display()))
+    })?;
+    if record.format > crate::record::FORMAT {
+        return Err(Error::Invalid(format!(
+            "{} line {number} has format {}, this faultline reads up to {}; use a newer one",
+            path.display(),
+            record.format,
+            crate::record::FORMAT
+        )));
+    }
+    Ok(record)
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Every check of this project, in the order in which a failure is cheapest. Installs the system packages that the tests
+# need where it may; otherwise says which are missing, and the tests that need them list themselves as skipped.
+set -eu
+cd "$(dirname "$0")"
+
+missing=""
+for pair in fio:fio chromium:chromium; do
+    command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
+done
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+        echo "installing:$missing"
+        # shellcheck disable=SC2086
+        { apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 ||
+            echo "could not install:$missing; tests that need them are listed as skipped"
+    else
+        echo "missing:$missing; install them with: apt-get install$missing"
+    fi
+fi
+# The tracepoint tlb:tlb_flush is counted where tracefs is mounted; only root can do that.
+if [ "$(id -u)" = 0 ] && [ ! -d /sys/kernel/tracing/events ]; then
+    mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null || echo "no tracefs: the tracepoint tests are skipped"
+fi
+
+cargo fmt --check
+cargo clippy --workspace --all-targets --locked -- -D warnings
+cargo test --workspace --locked
+cargo doc --workspace --no-deps --locked --quiet
+cargo run --release --locked -- compare --quiet
