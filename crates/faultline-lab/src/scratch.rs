@@ -56,13 +56,19 @@ pub fn directory(asked: Option<&Path>, size: Bytes) -> Result<PathBuf> {
     )))
 }
 
+/// The name of the file system in memory that a path is on, if it is on one.
+pub fn in_memory(path: &Path) -> Option<&'static str> {
+    let magic = statfs(path).ok()?.f_type as i64;
+    IN_MEMORY.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
+}
+
 /// Why test data cannot be made there.
 fn unfit(dir: &Path, size: Bytes) -> Option<String> {
     let stat = match statfs(dir) {
         Ok(stat) => stat,
         Err(error) => return Some(format!("cannot be looked at ({error})")),
     };
-    if let Some((_, name)) = IN_MEMORY.iter().find(|(magic, _)| *magic == stat.f_type as i64) {
+    if let Some(name) = in_memory(dir) {
         return Some(format!("lies in memory ({name})"));
     }
     let room = Bytes(stat.f_bavail * stat.f_bsize as u64);

@@ -10,7 +10,7 @@ use crate::report;
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session::{Comparison, Records, interleave};
-use crate::trial::{Arm, Data, Direction, Trial};
+use crate::trial::{Arm, CacheState, Data, Direction, Trial};
 use faultline::{Bytes, Error, Layout, Result, Target};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
@@ -171,6 +171,13 @@ fn given(files: &[PathBuf], options: &Options) -> Result<Source> {
         write: options.direction() == Direction::Write,
     };
     let target = Target::open(files, &layout)?;
+    let in_memory = files.iter().find_map(|path| Some((path, scratch::in_memory(path)?)));
+    if let (Some((path, name)), true) = (in_memory, matches!(options.cache, CacheState::Cold | CacheState::Hot(_))) {
+        return Err(Error::Invalid(format!(
+            "{} lies in memory ({name}) and has no cold state; use --cache asis, or a file on a disk",
+            path.display()
+        )));
+    }
     let data = Data {
         files: files.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect(),
         offset_bytes: options.offset.0,

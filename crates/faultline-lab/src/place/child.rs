@@ -6,6 +6,9 @@ use std::io::{BufReader, ErrorKind};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 
+/// Exit code of a worker whose watcher is gone or does not speak as agreed.
+pub const LOST: i32 = 70;
+
 /// A worker process and our ends of its pipes. Dropping it kills it.
 pub struct Worker {
     child: Child,
@@ -41,7 +44,7 @@ pub fn die_with_parent() {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     // The parent may have died before the call.
     if rustix::process::getppid() != parent {
-        std::process::exit(crate::run::worker::LOST);
+        std::process::exit(LOST);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::run::check::{self, Check};
 use crate::run::drive::{Driven, drive};
 use crate::run::message::{Ended, Order, Said, Word};
 use crate::run::meter::{Interval, Until, buckets};
+use crate::place::child::{self, LOST};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;
@@ -21,9 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
-
-/// The watcher is gone, or does not speak as agreed: nothing is left to do for the worker.
-pub const LOST: i32 = 70;
 
 /// The worker's ends of the pipes.
 struct Line<W> {
@@ -50,7 +48,7 @@ impl<W: Write> Line<W> {
 /// Runs the order that comes in through `input` and reports through `output`. Where the order names a program, this
 /// process becomes it, and the call returns only if that fails.
 pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) {
-    crate::place::child::die_with_parent();
+    child::die_with_parent();
     let mut first = String::new();
     let order: Order = match input.read_line(&mut first).map(|_| serde_json::from_str(&first)) {
         Ok(Ok(order)) => order,
@@ -94,7 +92,7 @@ fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Resul
     line.wait();
     if !order.program.is_empty() {
         drop(target);
-        return Err(crate::place::child::become_program(&order.program));
+        return Err(child::become_program(&order.program));
     }
     let Arm::Method(choice) = &trial.arm else {
         return Err(Error::Invalid("a peer's order names no program".to_owned()));

@@ -152,3 +152,8 @@ impl Observer {
         Snapshot { at, values }
     }
 }
+
+/// stub
+pub fn hidden_flushes() -> Option<String> {
+    None
+}
