@@ -3,4 +3,6 @@
 //! One way through: `workload -> access method -> counters -> record -> report, verdict, advice`.
 
 pub mod record;
+pub mod report;
+pub mod stats;
 pub mod trial;
