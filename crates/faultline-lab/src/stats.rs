@@ -9,7 +9,7 @@ const RESAMPLES: usize = 2000;
 const TAIL: f64 = 0.025;
 
 /// Fixed, so that a report made twice from the same records says the same.
-const SEED: u64 = 0x5eed_0f_fa17;
+const SEED: u64 = 0x5eed_fa17;
 
 /// A median and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -8,8 +8,10 @@ pub mod conditions;
 pub mod counters;
 pub mod derive;
 pub mod fio_json;
+pub mod html;
 pub mod json;
 pub mod phases;
+pub mod plot;
 pub mod series;
 mod summary;
 #[cfg(test)]

@@ -230,3 +230,103 @@ fn machine() -> Machine {
         remarks: Vec::new(),
     }
 }
+
+/// A whole session with everything that can happen in it: the shapes of CIDR 2022, a missing, a failed and a spoiled arm.
+pub fn story() -> Vec<Record> {
+    let methods = [
+        ("uring depth=32 direct=on", 96_000),
+        ("direct", 13_500),
+        ("pread", 13_000),
+        ("uring depth=32 direct=off", 88_000),
+    ];
+    let explicit = methods.iter().flat_map(|(arm, rate)| told(&Run::of(arm), *rate, |_| 1.0));
+    let fio = told(&Run::peer("fio ioengine=io_uring"), 95_000, |_| 1.0);
+    let random = told(&Run::of("mmap advice=random"), 45_000, |second| match second {
+        second if second < 3.0 => 1.0,
+        second if second < 4.0 => 0.02,
+        _ => 0.43,
+    });
+    let normal = told(&Run::of("mmap advice=normal"), 2_600, |_| 1.0);
+    let mut records: Vec<Record> = explicit.chain(fio).chain(random).chain(normal).collect();
+    records.extend(repeated_by(&Run::of("null").memory(256 << 20), 90_000_000, 3));
+    let spoiled = Run::of("mmap advice=hugepage")
+        .accesses(300_000)
+        .spoiled("600 MiB of 1.00 GiB were cached when the clock started");
+    let missing =
+        Run::of("mmap populate=write").missing("MADV_POPULATE_WRITE", "kernel 5.10 is too old", "use 5.14 or newer");
+    let failed =
+        Run::of("mmap advice=willneed").failed("SIGBUS at offset 4096: the file became shorter while it was mapped");
+    records.extend([spoiled, missing, failed].map(|run| run.memory(256 << 20).record()));
+    records
+}
+
+/// Three runs of ten seconds whose rate follows `shape`, with the counters that go with a cache of 256 MiB.
+fn told(run: &Run, rate: u64, shape: impl Fn(f64) -> f64) -> Vec<Record> {
+    let is_mapped = run.0.trial.arm.to_string().starts_with("mmap");
+    let is_direct = run.0.trial.arm.to_string().contains("direct=on") || run.0.trial.arm.to_string() == "direct";
+    let amplification = if run.0.trial.arm.to_string().contains("normal") { 34 } else { 1 };
+    let turn = |repetition: u32| {
+        let mood = [1.0, 0.97, 1.02][repetition as usize % 3];
+        let ripple = |index: u64| 1.0 + 0.04 * ((index * 7 + u64::from(repetition) * 3) % 5) as f64 / 5.0 - 0.02;
+        let second = |index: u64| (index as f64 + 0.5) / 4.0;
+        let counts: Vec<u64> =
+            (0..40).map(|index| (rate as f64 / 4.0 * mood * ripple(index) * shape(second(index))) as u64).collect();
+        let accesses: u64 = counts.iter().sum();
+        let fill = |index: u64| {
+            if is_direct || !is_mapped && amplification == 0 { 8 << 20 } else { (index * 22).min(256) << 20 }
+        };
+        let evicted =
+            |each: u64| (0..41u64).map(|index| 50_000 + index.saturating_sub(12) * each).collect::<Vec<u64>>();
+        let per_interval = if is_direct { 0 } else { rate / 12 };
+        let mut run = run
+            .clone()
+            .memory(256 << 20)
+            .phases_ms(3, 10_000, 1)
+            .accesses(accesses)
+            .timeline(&counts)
+            .repetition(repetition);
+        run = run
+            .counter("process_read_bytes", accesses * 4096 * amplification)
+            .counter("device_read_bytes", accesses * 4096 * amplification);
+        run = run.counter("minor_faults", 500).counter("major_faults", if is_mapped { accesses } else { 0 });
+        run = run
+            .counter("user_ns", accesses * 900)
+            .counter("system_ns", accesses * if is_mapped { 14_000 } else { 4_200 });
+        run = run.counter("tlb_shootdowns", if is_mapped { accesses / 20 } else { 30 });
+        run = run.latency(&latencies(1_000_000_000 / rate.max(1)));
+        run.sampled("cgroup_usage_bytes", &(0..41).map(fill).collect::<Vec<u64>>())
+            .sampled("cached_bytes", &(0..41).map(|index| fill(index) * 9 / 10).collect::<Vec<u64>>())
+            .sampled("tlb_shootdowns", &evicted(if is_mapped { per_interval / 8 } else { 3 }))
+            .sampled("pgsteal_kswapd", &evicted(per_interval * 2))
+            .sampled("pgsteal_direct", &evicted(per_interval / 3))
+            .edit(|record| {
+                record.gates.push(Gate {
+                    name: "cold".to_owned(),
+                    finding: Finding::Fine,
+                    says: "0 B of 1.00 GiB were cached".to_owned(),
+                });
+                record.missing.push(MissingFacility {
+                    what: "hardware counters".to_owned(),
+                    reason: "perf_event_open: no such event (a guest without a PMU)".to_owned(),
+                    remedy: "run on the host, or give the guest a virtual PMU".to_owned(),
+                });
+            })
+            .record()
+    };
+    (0..3).map(turn).collect()
+}
+
+fn latencies(typical_ns: u64) -> Vec<(u64, u64)> {
+    let shape = [
+        (0.5, 400),
+        (0.8, 40_000),
+        (1.0, 30_000),
+        (1.4, 20_000),
+        (2.5, 9_000),
+        (6.0, 800),
+        (20.0, 90),
+        (90.0, 12),
+        (400.0, 1),
+    ];
+    shape.iter().map(|(factor, count)| ((typical_ns as f64 * factor) as u64, *count)).collect()
+}
