@@ -14,5 +14,6 @@ pub mod report;
 pub mod run;
 pub mod scratch;
 pub mod session;
+pub mod stats;
 pub mod trial;
 pub mod workload;

@@ -4,12 +4,12 @@
 //! watcher reads the counters.
 
 use crate::data::{Content, PAGE};
+use crate::place::child::{self, LOST};
 use crate::record::{Answer, Latency, Outcome, Timeline};
 use crate::run::check::{self, Check};
 use crate::run::drive::{Driven, drive};
 use crate::run::message::{Ended, Order, Said, Word};
 use crate::run::meter::{Interval, Until, buckets};
-use crate::place::child::{self, LOST};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;

@@ -1,0 +1,323 @@
+//! Advice from what was measured in one group (SOURCES S2.advice is the list of questions, never the answer).
+//!
+//! Each rule looks at the ranked arms and says what to do and the numbers that say so, or nothing. A setting that was
+//! not measured is not advised.
+
+use super::derive::{self, Formula};
+use super::{ArmSummary, Group, words};
+use crate::stats::{Comparison, Told};
+use crate::trial::Direction;
+
+/// An mmap within this share of the best method is good enough: it saves its user buffers and code.
+const GOOD_ENOUGH: f64 = 0.9;
+
+/// Below this share of the best one, mmap is the wrong method for the workload.
+const NOT_GOOD_ENOUGH: f64 = 0.8;
+
+/// Gain from which on a setting is worth typing.
+const WORTH: f64 = 1.1;
+
+/// Device bytes per byte wanted from which on read-ahead is called waste.
+const WASTE: f64 = 4.0;
+
+/// Smallest detectable effect above which more repetitions are advised.
+const COARSE: f64 = 0.2;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// What to do.
+    pub says: String,
+    /// The measured reason.
+    pub because: String,
+}
+
+/// Every rule, in the order of what is read first.
+const RULES: &[fn(&Group<'_>) -> Option<Advice>] = &[
+    mmap_is_fine,
+    leave_mmap,
+    set_the_hint,
+    stop_read_ahead,
+    deepen_the_queue,
+    bypass_or_keep_the_cache,
+    mind_the_tail,
+    repeat,
+];
+
+/// What every rule that applies says.
+pub fn of(group: &Group<'_>) -> Vec<Advice> {
+    RULES.iter().filter_map(|rule| rule(group)).collect()
+}
+
+fn advice(says: String, because: String) -> Option<Advice> {
+    Some(Advice { says, because })
+}
+
+fn is_mmap(arm: &ArmSummary<'_>) -> bool {
+    arm.kind() == "mmap"
+}
+
+fn best_of<'g, 'a>(group: &'g Group<'a>, is: impl Fn(&ArmSummary<'a>) -> bool) -> Option<&'g ArmSummary<'a>> {
+    group.methods().find(|arm| is(arm))
+}
+
+/// `first` against `second` where it is not a tie, and by how much.
+fn gain(first: &ArmSummary<'_>, second: &ArmSummary<'_>) -> Option<Comparison> {
+    first.against(second).filter(|gain| gain.told() != Told::Tie)
+}
+
+/// `2.31 x [2.20–2.45] the throughput of pread`.
+fn gained(gain: &Comparison, other: &ArmSummary<'_>) -> String {
+    format!("{} the throughput of {}", words::factor(&gain.ratio), other.name)
+}
+
+/// `a figure against another`, where both are known: `1.02 against 0.00 page faults an access`.
+fn figures(formula: &Formula, what: &str, one: &ArmSummary<'_>, other: &ArmSummary<'_>) -> Option<String> {
+    let (one, other) = (one.median(formula)?, other.median(formula)?);
+    Some(format!("{} against {} {what}", (formula.number)(one), (formula.number)(other)))
+}
+
+/// `because`, and the counters behind it.
+fn with_figures(because: String, figures: &[Option<String>]) -> String {
+    let known: Vec<String> = figures.iter().flatten().cloned().collect();
+    if known.is_empty() { because } else { format!("{because}; {}", words::list(&known)) }
+}
+
+/// `the range of 1.00 GiB fits the memory limit of 2.00 GiB` or the contrary.
+fn fit(group: &Group<'_>) -> Option<String> {
+    let (size, limit) = (group.trial.data.size_bytes, group.trial.memory_bytes?);
+    let (size_words, limit_words) = (words::bytes(size as f64), words::bytes(limit as f64));
+    let says = if size <= limit { "fits" } else { "does not fit" };
+    Some(format!("the range of {size_words} {says} the memory limit of {limit_words}"))
+}
+
+fn mmap_is_fine(group: &Group<'_>) -> Option<Advice> {
+    let (best, mmap) = (group.best()?, best_of(group, is_mmap)?);
+    best_of(group, |arm| !is_mmap(arm))?;
+    let share = mmap.against(best)?;
+    let share_words = words::with_interval(&share.ratio, words::ratio);
+    let size = fit(group).map(|says| format!("; {says}")).unwrap_or_default();
+    match share.ratio.median {
+        _ if mmap.name == best.name => {
+            let other = best_of(group, |arm| !is_mmap(arm))?;
+            let lead = mmap.against(other)?;
+            advice(
+                format!("map the file: {} serves this workload best", mmap.name),
+                format!("{}{size}", gained(&lead, other)),
+            )
+        }
+        median if median >= GOOD_ENOUGH => advice(
+            format!("{} is good enough here if you like its convenience", mmap.name),
+            format!("it reaches {share_words} of {}{size}", best.name),
+        ),
+        _ => None,
+    }
+}
+
+fn leave_mmap(group: &Group<'_>) -> Option<Advice> {
+    let (best, mmap) = (group.best()?, best_of(group, is_mmap)?);
+    let lead = gain(best, mmap)?;
+    if is_mmap(best) || lead.ratio.median < 1.0 / NOT_GOOD_ENOUGH {
+        return None;
+    }
+    let what = if group.trial.direction == Direction::Write { "write" } else { "read" };
+    let counted = [
+        figures(&derive::CPU, "of processor time an access", best, mmap),
+        figures(&derive::FAULTS, "page faults an access", best, mmap),
+        fit(group),
+    ];
+    advice(format!("{what} with {} instead of mmap", best.name), with_figures(gained(&lead, mmap), &counted))
+}
+
+/// The best hint against none, wherever mmap stands.
+fn set_the_hint(group: &Group<'_>) -> Option<Advice> {
+    let plain = best_of(group, is_plain_mmap)?;
+    let hinted = best_of(group, is_mmap)?;
+    let lead = gain(hinted, plain).filter(|lead| lead.ratio.median >= WORTH)?;
+    let hint = hinted.name.strip_prefix("mmap ").unwrap_or(&hinted.name);
+    let counted = [figures(&derive::READ_AMPLIFICATION, "device bytes per byte wanted", hinted, plain)];
+    advice(format!("where you keep mmap, set {hint}"), with_figures(gained(&lead, plain), &counted))
+}
+
+fn is_plain_mmap(arm: &ArmSummary<'_>) -> bool {
+    is_mmap(arm) && matches!(arm.setting("advice"), None | Some("normal")) && !arm.name.contains("populate")
+}
+
+/// Read-ahead that nobody wanted, and the measured ways around it.
+fn stop_read_ahead(group: &Group<'_>) -> Option<Advice> {
+    let read = |arm: &ArmSummary<'_>| arm.median(&derive::READ_AMPLIFICATION);
+    let waster = group
+        .methods()
+        .filter(|arm| read(arm).is_some_and(|each| each > WASTE))
+        .max_by(|one, other| read(one).total_cmp_to(read(other)))?;
+    let frugal: Vec<String> = group
+        .methods()
+        .filter(|arm| read(arm).is_some_and(|each| each <= WASTE / 2.0))
+        .filter_map(|arm| Some((arm, gain(arm, waster).filter(|lead| lead.ratio.median >= WORTH)?)))
+        .take(3)
+        .map(|(arm, lead)| format!("{} ({} x)", arm.name, words::ratio(lead.ratio.median)))
+        .collect();
+    if frugal.is_empty() {
+        return None;
+    }
+    let window = group.machine.read_ahead_kb.map(|kb| format!(", with read_ahead_kb={kb}")).unwrap_or_default();
+    advice(
+        format!("keep read-ahead away from this order of accesses: {}", words::list(&frugal)),
+        format!("{} read {} bytes from the device per byte wanted{window}", waster.name, words::ratio(read(waster)?)),
+    )
+}
+
+/// Orders figures that may be unknown.
+trait TotalCmp {
+    fn total_cmp_to(&self, other: Option<f64>) -> std::cmp::Ordering;
+}
+
+impl TotalCmp for Option<f64> {
+    fn total_cmp_to(&self, other: Option<f64>) -> std::cmp::Ordering {
+        self.unwrap_or(f64::NEG_INFINITY).total_cmp(&other.unwrap_or(f64::NEG_INFINITY))
+    }
+}
+
+fn deepen_the_queue(group: &Group<'_>) -> Option<Advice> {
+    let queued = best_of(group, |arm| arm.kind() == "uring" && arm.is_direct())?;
+    let single = best_of(group, |arm| arm.kind() == "direct")?;
+    let lead = gain(queued, single).filter(|lead| lead.ratio.median >= WORTH)?;
+    let depth = queued.setting("depth").map_or_else(|| group.trial.iodepth.to_string(), str::to_owned);
+    let threads = group.trial.threads;
+    advice(
+        format!("keep several accesses in flight: io_uring with depth {depth}"),
+        format!("{} at the same {threads} thread(s)", gained(&lead, single)),
+    )
+}
+
+/// Whether the page cache helps explicit I/O here.
+fn bypass_or_keep_the_cache(group: &Group<'_>) -> Option<Advice> {
+    let explicit = |arm: &ArmSummary<'_>, direct: bool| !is_mmap(arm) && arm.is_direct() == direct;
+    let (direct, buffered) = (best_of(group, |arm| explicit(arm, true))?, best_of(group, |arm| explicit(arm, false))?);
+    let says = |lead: Comparison, words: &str, one: &ArmSummary<'_>, other: &ArmSummary<'_>| {
+        let counted = figures(&derive::READ_AMPLIFICATION, "device bytes per byte wanted", one, other);
+        let because = with_figures(gained(&lead, other), &[counted]);
+        (lead.ratio.median >= WORTH).then(|| Advice { says: format!("{words}: {}", one.name), because })
+    };
+    let bypass =
+        gain(direct, buffered).and_then(|lead| says(lead, "bypass the page cache (O_DIRECT)", direct, buffered));
+    let keep =
+        || gain(buffered, direct).and_then(|lead| says(lead, "let the page cache help explicit I/O", buffered, direct));
+    bypass.or_else(keep)
+}
+
+/// Another method may be better where the slowest accesses matter.
+fn mind_the_tail(group: &Group<'_>) -> Option<Advice> {
+    let tail = |arm: &ArmSummary<'_>| derive::percentile(&arm.latency, 0.99).filter(|ns| *ns > 0);
+    let best = group.best()?;
+    let calm = group.methods().filter(|arm| tail(arm).is_some()).min_by_key(|arm| tail(arm))?;
+    let (ours, theirs) = (tail(best)? as f64, tail(calm)? as f64);
+    if ours < theirs * 2.0 {
+        return None;
+    }
+    let share = calm.against(best)?;
+    let at = format!("at {} of its throughput", words::percent(share.ratio.median));
+    advice(
+        format!("where single slow accesses matter more than throughput, {} {at}", calm.name),
+        format!(
+            "99 % of its accesses end within {}, with {} within {}",
+            words::nanos(theirs),
+            best.name,
+            words::nanos(ours)
+        ),
+    )
+}
+
+fn repeat(group: &Group<'_>) -> Option<Advice> {
+    let (best, second) = (group.best()?, group.methods().nth(1)?);
+    let found = best.against(second)?;
+    match found.detectable {
+        None => advice(
+            "repeat it: --runs 3 or more".to_owned(),
+            "a single run shows no spread, so no interval could be given".to_owned(),
+        ),
+        Some(effect) if effect > COARSE && found.told() == Told::Tie => advice(
+            format!("to tell {} from {}, repeat it more often", best.name, second.name),
+            format!(
+                "these {} pairs could only have shown differences above {}",
+                found.ratio.samples,
+                words::percent(effect)
+            ),
+        ),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::Record;
+    use crate::report::synthetic::{Run, repeated, repeated_by};
+    use crate::report::{Summary, counters};
+
+    fn says(records: &[Record]) -> Vec<String> {
+        let summary = Summary::of(records);
+        summary.groups[0].advice.iter().map(|advice| format!("{} | {}", advice.says, advice.because)).collect()
+    }
+
+    /// Three runs that read `amplification` device bytes for each byte wanted.
+    fn reading(arm: &str, per_second: u64, amplification: u64) -> Vec<Record> {
+        repeated_by(&Run::of(arm).counter(counters::DEVICE_READ, per_second * 4096 * amplification), per_second, 3)
+    }
+
+    #[test]
+    fn mmap_close_to_the_best_is_called_good_enough() {
+        let found = says(&[repeated("mmap advice=normal", 96_000, 3), repeated("pread", 100_000, 3)].concat());
+
+        assert!(found[0].starts_with("mmap advice=normal is good enough here"), "{found:?}");
+        assert!(found[0].contains("it reaches 0.96"), "{found:?}");
+    }
+
+    #[test]
+    fn mmap_far_behind_is_left_with_the_measured_factor() {
+        let found = says(&[repeated("mmap advice=random", 10_000, 3), repeated("direct", 40_000, 3)].concat());
+
+        assert!(found[0].starts_with("read with direct instead of mmap | 4.00 x [4.00–4.00]"), "{found:?}");
+    }
+
+    #[test]
+    fn wasted_read_ahead_names_the_measured_ways_around_it() {
+        let records = [
+            reading("mmap advice=normal", 1_000, 64),
+            reading("mmap advice=random", 10_000, 1),
+            reading("direct", 20_000, 1),
+        ];
+
+        let found = says(&records.concat());
+
+        let waste = found.iter().find(|says| says.starts_with("keep read-ahead away")).unwrap();
+        assert!(waste.contains("direct (20.0 x) and mmap advice=random (10.0 x)"), "{waste}");
+        assert!(waste.contains("mmap advice=normal read 64.0 bytes"), "{waste}");
+        assert!(
+            found.iter().any(|says| says.starts_with("where you keep mmap, set advice=random | 10.0 x")),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_advised_that_was_not_measured() {
+        assert_eq!(says(&reading("mmap advice=normal", 1_000, 64)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_deep_queue_is_advised_with_its_gain_over_one_access_at_a_time() {
+        let records = [repeated("uring depth=32 direct=on", 96_000, 3), repeated("direct", 12_000, 3)];
+
+        let found = says(&records.concat());
+
+        let deep =
+            "keep several accesses in flight: io_uring with depth 32 | 8.00 x [8.00–8.00] the throughput of direct";
+        assert!(found[0].starts_with(deep), "{found:?}");
+    }
+
+    #[test]
+    fn a_single_run_is_advised_to_be_repeated() {
+        let found = says(&[repeated("pread", 1_000, 1), repeated("direct", 2_000, 1)].concat());
+
+        assert!(found.iter().any(|says| says.starts_with("repeat it: --runs 3")), "{found:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! One JSON document for programs: the records as they are, and everything the table says of them.
+//!
+//! Names and meanings stay; numbers are in base units (seconds, bytes, nanoseconds where the name says so).
+
+use super::{ArmSummary, Group, Role, State, Summary, derive};
+use crate::record::{FORMAT, Record};
+use crate::stats::{Comparison, Estimate, Told};
+use serde_json::{Map, Value, json};
+
+/// `{format, summaries: [{session, trial, machine, arms, verdict, advice}], records}`.
+pub fn document(summary: &Summary<'_>, records: &[Record]) -> Value {
+    let groups: Vec<Value> = summary.groups.iter().map(group).collect();
+    json!({ "format": FORMAT, "summaries": groups, "records": records })
+}
+
+fn group(group: &Group<'_>) -> Value {
+    let arms: Vec<Value> = group.arms.iter().map(arm).collect();
+    json!({
+        "session": group.session,
+        "workload": group.trial.workload,
+        "trial": group.trial,
+        "machine": group.machine,
+        "repetitions": group.repetitions,
+        "arms": arms,
+        "verdict": verdict(group),
+        "advice": group.advice.iter().map(|advice| json!({ "says": advice.says, "because": advice.because })).collect::<Vec<_>>(),
+    })
+}
+
+fn verdict(group: &Group<'_>) -> Value {
+    let verdict = &group.verdict;
+    json!({
+        "best": verdict.best,
+        "tied": verdict.tied,
+        "runner_up": verdict.runner_up.as_ref().map(|(name, lead)| json!({ "arm": name, "lead": comparison(lead) })),
+        "sentence": verdict.sentence,
+        "evidence": verdict.evidence,
+    })
+}
+
+fn arm(arm: &ArmSummary<'_>) -> Value {
+    let figures: Map<String, Value> = derive::ALL
+        .iter()
+        .filter_map(|formula| Some((formula.name.to_owned(), estimate(&arm.figure(formula)?))))
+        .collect();
+    let (state, reasons) = state(&arm.state);
+    json!({
+        "arm": arm.name,
+        "role": role(arm.role),
+        "state": state,
+        "reasons": reasons,
+        "runs": arm.records.len(),
+        "runs_used": arm.used.len(),
+        "ratio_to_best": arm.ratio.as_ref().map(comparison),
+        "figures": figures,
+        "latency_ns": latency(arm),
+        "timeline": arm.phases,
+    })
+}
+
+fn latency(arm: &ArmSummary<'_>) -> Value {
+    let at = |quantile| derive::percentile(&arm.latency, quantile);
+    json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p99_9": at(0.999), "max": at(1.0) })
+}
+
+fn estimate(estimate: &Estimate) -> Value {
+    let Estimate { median, interval, samples } = estimate;
+    json!({ "median": median, "interval": interval, "samples": samples })
+}
+
+fn comparison(found: &Comparison) -> Value {
+    let mut value = estimate(&found.ratio);
+    value["smallest_detectable"] = json!(found.detectable);
+    value["told"] = json!(match found.told() {
+        Told::Apart => "apart",
+        Told::Tie => "tie",
+        Told::OneRun => "one_run",
+    });
+    value
+}
+
+pub(super) fn role(role: Role) -> &'static str {
+    match role {
+        Role::Control => "control",
+        Role::Method => "method",
+        Role::Peer => "peer",
+    }
+}
+
+fn state(state: &State) -> (&'static str, Vec<String>) {
+    match state {
+        State::Measured(troubles) => ("measured", troubles.clone()),
+        State::Invalid(troubles) => ("invalid", troubles.clone()),
+        State::Missing(why) => ("missing", vec![why.clone()]),
+        State::Failed(why) => ("failed", vec![why.clone()]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::repeated;
+
+    #[test]
+    fn the_document_holds_the_records_and_what_was_made_of_them() {
+        let records = [repeated("direct", 40_000, 3), repeated("mmap", 20_000, 3)].concat();
+
+        let document = document(&Summary::of(&records), &records);
+
+        let first = &document["summaries"][0];
+        assert_eq!(document["records"].as_array().unwrap().len(), 6);
+        assert_eq!(first["verdict"]["best"], "direct");
+        assert_eq!(first["arms"][1]["figures"]["throughput_per_s"]["samples"], 3);
+        assert_eq!(first["arms"][1]["ratio_to_best"]["told"], "apart");
+        let back: Vec<Record> = serde_json::from_value(document["records"].clone()).unwrap();
+        assert_eq!(back, records);
+    }
+}

@@ -1,0 +1,23 @@
+//! Reports: documents made from records alone, whoever made those and whenever.
+//!
+//! [`Summary::of`] groups and ranks once; [`terminal`], [`html`], [`json`] say the same of it in their own way, and
+//! [`fio_json`] hands records on in fio's shape. Nothing here runs anything.
+
+pub mod advice;
+pub mod conditions;
+pub mod counters;
+pub mod derive;
+pub mod fio_json;
+pub mod html;
+pub mod json;
+pub mod phases;
+pub mod plot;
+pub mod series;
+mod summary;
+#[cfg(test)]
+pub(crate) mod synthetic;
+pub mod terminal;
+pub mod verdict;
+pub mod words;
+
+pub use summary::{ArmSummary, Group, Role, State, Summary};

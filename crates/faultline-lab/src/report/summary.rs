@@ -1,0 +1,367 @@
+//! Records grouped by session and trial, each group's arms with their figures, ranked against the best of them.
+//!
+//! Ratios are of records of the same session and repetition only: those were interleaved, others were not.
+
+use super::advice::Advice;
+use super::derive::{self, Formula};
+use super::verdict::Verdict;
+use super::{advice, phases, series, verdict};
+use crate::record::{Buckets, Machine, Outcome, Record};
+use crate::stats::{self, Comparison, Estimate};
+use crate::trial::{Arm, Choice, Trial};
+
+/// All that a report says, computed once.
+#[derive(Debug)]
+pub struct Summary<'a> {
+    /// One for each session and trial, in the order of their first record.
+    pub groups: Vec<Group<'a>>,
+}
+
+/// Arms that may be compared: one session, one workload, one place.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// Name of the session.
+    pub session: &'a str,
+    /// What all arms share; its own arm and repetition mean nothing.
+    pub trial: &'a Trial,
+    /// Where it ran.
+    pub machine: &'a Machine,
+    /// Best first; then those that are not valid, then those without figures, the control last.
+    pub arms: Vec<ArmSummary<'a>>,
+    /// Repetitions of the arm that has most.
+    pub repetitions: usize,
+    /// Who won, by how much, why.
+    pub verdict: Verdict,
+    /// What to do about it.
+    pub advice: Vec<Advice>,
+}
+
+/// One arm of a group.
+#[derive(Debug)]
+pub struct ArmSummary<'a> {
+    /// As users type it: `mmap advice=random`.
+    pub name: String,
+    /// What it is here for.
+    pub role: Role,
+    /// Whether its figures count.
+    pub state: State,
+    /// Place in the order of the group's first records, for colours that stay the same.
+    pub order: usize,
+    /// All its records.
+    pub records: Vec<&'a Record>,
+    /// Those that its figures are of.
+    pub used: Vec<&'a Record>,
+    /// Throughput as part of the best method's; `None` for the control, or without figures.
+    pub ratio: Option<Comparison>,
+    /// Latency of all runs used.
+    pub latency: Buckets,
+    /// What was found on its timeline.
+    pub phases: Option<String>,
+}
+
+/// What an arm is here for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Does nothing; its time is the harness's own.
+    Control,
+    /// An access method, one of those to choose from.
+    Method,
+    /// Another program as a yardstick.
+    Peer,
+}
+
+/// Whether an arm's figures count.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// All its runs, or those left, are valid; what went wrong in the others.
+    Measured(Vec<String>),
+    /// It ran, and this is why the figures do not mean what they say.
+    Invalid(Vec<String>),
+    /// It could not run here.
+    Missing(String),
+    /// It failed.
+    Failed(String),
+}
+
+impl<'a> Summary<'a> {
+    /// Groups, ranks and judges `records`.
+    pub fn of(records: &'a [Record]) -> Summary<'a> {
+        let mut groups: Vec<(String, Vec<&Record>)> = Vec::new();
+        for record in records {
+            let key = group_key(record);
+            match groups.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, members)) => members.push(record),
+                None => groups.push((key, vec![record])),
+            }
+        }
+        Summary { groups: groups.into_iter().filter_map(|(_, members)| Group::of(&members)).collect() }
+    }
+}
+
+/// Session and trial without what differs inside a group.
+fn group_key(record: &Record) -> String {
+    let trial = Trial { arm: Arm::Method(Choice::plain("")), repetition: 0, ..record.trial.clone() };
+    format!("{} {trial:?}", record.session)
+}
+
+impl<'a> Group<'a> {
+    fn of(records: &[&'a Record]) -> Option<Group<'a>> {
+        let first = *records.first()?;
+        let mut arms = arms(records);
+        rank(&mut arms);
+        let repetitions = arms.iter().map(|arm| arm.records.len()).max().unwrap_or(0);
+        let mut group = Group {
+            session: &first.session,
+            trial: &first.trial,
+            machine: &first.machine,
+            arms,
+            repetitions,
+            verdict: Verdict::default(),
+            advice: Vec::new(),
+        };
+        group.find_phases();
+        group.verdict = verdict::of(&group);
+        group.advice = advice::of(&group);
+        Some(group)
+    }
+
+    /// The methods with valid figures, best first.
+    pub fn methods(&self) -> impl Iterator<Item = &ArmSummary<'a>> {
+        self.arms.iter().filter(|arm| arm.role == Role::Method && arm.is_measured())
+    }
+
+    /// The best method.
+    pub fn best(&self) -> Option<&ArmSummary<'a>> {
+        self.methods().next()
+    }
+
+    /// The control, where it ran.
+    pub fn control(&self) -> Option<&ArmSummary<'a>> {
+        self.arms.iter().find(|arm| arm.role == Role::Control && arm.is_measured())
+    }
+
+    fn find_phases(&mut self) {
+        let explicit = self.explicit_level();
+        for arm in &mut self.arms {
+            let beside = explicit.as_ref().filter(|(name, _)| *name != arm.name);
+            let beside = beside.map(|(name, level)| (name.as_str(), *level));
+            arm.phases = arm.typical().and_then(|record| phases::sentence(record, beside));
+        }
+    }
+
+    /// Name and median level of the best arm that bypasses the page cache: what mmap is held against once memory is full.
+    fn explicit_level(&self) -> Option<(String, f64)> {
+        let arm = self.arms.iter().find(|arm| arm.is_measured() && arm.role != Role::Control && arm.is_direct())?;
+        let levels: Vec<f64> = series::throughput(arm.typical()?).0.iter().map(|(_, level)| *level).collect();
+        let level = stats::median(&levels).or_else(|| Some(arm.figure(&derive::VISIT_THROUGHPUT)?.median))?;
+        Some((arm.name.clone(), level))
+    }
+}
+
+impl<'a> ArmSummary<'a> {
+    fn of(name: String, order: usize, records: Vec<&'a Record>) -> ArmSummary<'a> {
+        let valid: Vec<&Record> = records.iter().copied().filter(|record| record.is_valid()).collect();
+        let ran = |record: &&Record| matches!(record.outcome, Outcome::Done | Outcome::Interrupted);
+        let used = if valid.is_empty() { records.iter().copied().filter(ran).collect() } else { valid };
+        let role = match &records[0].trial.arm {
+            Arm::Peer(_) => Role::Peer,
+            Arm::Method(_) if derive::is_control(records[0]) => Role::Control,
+            Arm::Method(_) => Role::Method,
+        };
+        let latency = derive::merged(used.iter().map(|record| &record.latency.buckets));
+        ArmSummary { name, role, state: state(&records), order, records, used, ratio: None, latency, phases: None }
+    }
+
+    /// The estimate of a figure over the runs used.
+    pub fn figure(&self, formula: &Formula) -> Option<Estimate> {
+        let values: Vec<f64> = self.used.iter().filter_map(|record| (formula.of)(record)).collect();
+        stats::estimate(&values)
+    }
+
+    /// The median of a figure.
+    pub fn median(&self, formula: &Formula) -> Option<f64> {
+        self.figure(formula).map(|estimate| estimate.median)
+    }
+
+    /// Whether it has figures that count.
+    pub fn is_measured(&self) -> bool {
+        matches!(self.state, State::Measured(_)) && self.median(&derive::THROUGHPUT).is_some()
+    }
+
+    /// The run whose throughput is the median one, to be shown where only one can be.
+    pub fn typical(&self) -> Option<&'a Record> {
+        let mut runs = self.used.clone();
+        let speed = |record: &Record| (derive::THROUGHPUT.of)(record).unwrap_or(0.0);
+        runs.sort_by(|one, other| speed(one).total_cmp(&speed(other)));
+        runs.get(runs.len().saturating_sub(1) / 2).copied()
+    }
+
+    /// Name of the method or the peer, without parameters.
+    pub fn kind(&self) -> &str {
+        match &self.records[0].trial.arm {
+            Arm::Method(choice) | Arm::Peer(choice) => &choice.name,
+        }
+    }
+
+    /// The value in force of a setting.
+    pub fn setting(&self, name: &str) -> Option<&'a str> {
+        self.records.iter().find_map(|record| record.settings.get(name)).map(String::as_str)
+    }
+
+    /// Whether it reads past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.kind() == "direct" || matches!(self.setting("direct"), Some("on" | "1"))
+    }
+
+    /// Its throughput against another's, paired by repetition.
+    pub fn against(&self, other: &ArmSummary<'_>) -> Option<Comparison> {
+        let speed = |record: &Record| (derive::THROUGHPUT.of)(record);
+        let partner =
+            |record: &Record| other.used.iter().find(|other| other.trial.repetition == record.trial.repetition);
+        let pairs: Vec<(f64, f64)> =
+            self.used.iter().filter_map(|record| Some((speed(record)?, speed(partner(record)?)?))).collect();
+        stats::compare(&pairs)
+    }
+}
+
+fn arms<'a>(records: &[&'a Record]) -> Vec<ArmSummary<'a>> {
+    let mut members: Vec<(String, Vec<&Record>)> = Vec::new();
+    for record in records {
+        let name = record.trial.arm.to_string();
+        match members.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, runs)) => runs.push(record),
+            None => members.push((name, vec![record])),
+        }
+    }
+    members.into_iter().enumerate().map(|(order, (name, runs))| ArmSummary::of(name, order, runs)).collect()
+}
+
+fn state(records: &[&Record]) -> State {
+    let troubles: Vec<String> = records.iter().filter_map(|record| trouble(record)).collect();
+    if records.iter().any(|record| record.is_valid()) {
+        return State::Measured(troubles);
+    }
+    let of = |found: fn(&Outcome) -> bool| records.iter().find(|record| found(&record.outcome)).copied();
+    if let Some(Record { outcome: Outcome::Failed(why), .. }) = of(|outcome| matches!(outcome, Outcome::Failed(_))) {
+        return State::Failed(why.clone());
+    }
+    if let Some(Record { outcome: Outcome::Missing(missing), .. }) =
+        of(|outcome| matches!(outcome, Outcome::Missing(_)))
+    {
+        return State::Missing(format!("{}: {}; {}", missing.what, missing.reason, missing.remedy));
+    }
+    State::Invalid(troubles)
+}
+
+/// What is wrong with one run, with its repetition counted from 1.
+fn trouble(record: &Record) -> Option<String> {
+    let why = match &record.outcome {
+        Outcome::Done => record.spoiled().map(str::to_owned).reduce(|one, next| format!("{one}; {next}"))?,
+        Outcome::Interrupted => "interrupted half-way; the figures are of the part that ran".to_owned(),
+        Outcome::Failed(why) => format!("failed: {why}"),
+        Outcome::Missing(missing) => format!("{}: {}", missing.what, missing.reason),
+    };
+    Some(format!("repetition {}: {why}", record.trial.repetition.saturating_add(1)))
+}
+
+/// Orders the arms and gives each its ratio to the best method (to the best peer where there is no method).
+fn rank(arms: &mut [ArmSummary<'_>]) {
+    let speed = |arm: &ArmSummary<'_>| arm.median(&derive::THROUGHPUT).unwrap_or(0.0);
+    let class = |arm: &ArmSummary<'_>| match (&arm.role, &arm.state) {
+        (Role::Control, _) => 4,
+        (_, State::Measured(_)) if arm.is_measured() => 0,
+        (_, State::Measured(_) | State::Invalid(_)) => 1,
+        (_, State::Failed(_)) => 2,
+        (_, State::Missing(_)) => 3,
+    };
+    arms.sort_by(|one, other| class(one).cmp(&class(other)).then(speed(other).total_cmp(&speed(one))));
+    let best = |role| arms.iter().position(|arm| arm.role == role && arm.is_measured());
+    let Some(best) = best(Role::Method).or_else(|| best(Role::Peer)) else { return };
+    for index in 0..arms.len() {
+        if arms[index].role != Role::Control {
+            arms[index].ratio = arms[index].against(&arms[best]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::{Run, repeated, repeated_by};
+
+    fn names(group: &Group<'_>) -> Vec<String> {
+        group.arms.iter().map(|arm| arm.name.clone()).collect()
+    }
+
+    #[test]
+    fn best_is_first_and_the_control_last_whatever_its_speed() {
+        let records =
+            [repeated("null", 90_000_000, 3), repeated("pread", 9_000, 3), repeated("direct", 30_000, 3)].concat();
+
+        let summary = Summary::of(&records);
+
+        assert_eq!(names(&summary.groups[0]), ["direct", "pread", "null"]);
+        assert_eq!(summary.groups[0].best().unwrap().name, "direct");
+    }
+
+    #[test]
+    fn a_ratio_is_to_the_best_method_also_for_a_faster_peer() {
+        let records = [repeated("direct", 30_000, 3), repeated_by(&Run::peer("fio"), 33_000, 3)].concat();
+
+        let summary = Summary::of(&records);
+
+        let ratio = |name: &str| {
+            summary.groups[0].arms.iter().find(|arm| arm.name == name).and_then(|arm| arm.ratio).unwrap().ratio.median
+        };
+        assert_eq!(ratio("direct"), 1.0);
+        assert!((ratio("fio") - 1.1).abs() < 0.001);
+        assert_eq!(names(&summary.groups[0]), ["fio", "direct"]);
+    }
+
+    #[test]
+    fn a_spoiled_run_is_left_out_while_others_are_valid_and_said() {
+        let mut records = repeated("direct", 30_000, 3);
+        records[1] = Run::of("direct").accesses(1).repetition(1).spoiled("half of it was cached").record();
+
+        let summary = Summary::of(&records);
+
+        let arm = &summary.groups[0].arms[0];
+        assert_eq!(arm.used.len(), 2);
+        assert_eq!(arm.state, State::Measured(vec!["repetition 2: half of it was cached".to_owned()]));
+    }
+
+    #[test]
+    fn an_arm_with_only_spoiled_runs_is_shown_after_the_valid_ones_and_never_best() {
+        let fast = Run::of("mmap").accesses(1_000_000).spoiled("it was cached").record();
+        let records = [vec![fast], repeated("pread", 1_000, 1)].concat();
+
+        let summary = Summary::of(&records);
+
+        assert_eq!(names(&summary.groups[0]), ["pread", "mmap"]);
+        assert_eq!(summary.groups[0].best().unwrap().name, "pread");
+    }
+
+    #[test]
+    fn failed_and_missing_arms_are_kept_with_their_reason() {
+        let missing = Run::of("uring").missing("io_uring", "io_uring_setup is refused", "allow it in seccomp").record();
+        let records = [missing, Run::of("mmap").failed("SIGBUS: the file became shorter").record()];
+
+        let summary = Summary::of(&records);
+
+        assert_eq!(names(&summary.groups[0]), ["mmap", "uring"]);
+        let reason = "io_uring: io_uring_setup is refused; allow it in seccomp".to_owned();
+        assert_eq!(summary.groups[0].arms[1].state, State::Missing(reason));
+    }
+
+    #[test]
+    fn sessions_and_workloads_are_never_compared_with_each_other() {
+        let other_session = Run::of("direct").session("later").accesses(9_999_999).record();
+        let other_workload = Run::of("direct").workload("strided stride=256k").record();
+        let records = [repeated("pread", 1_000, 2), vec![other_session, other_workload]].concat();
+
+        let summary = Summary::of(&records);
+
+        assert_eq!(summary.groups.iter().map(|group| group.arms.len()).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!(summary.groups[0].best().unwrap().ratio.unwrap().ratio.median, 1.0);
+    }
+}
