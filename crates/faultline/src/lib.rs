@@ -10,6 +10,7 @@ pub mod files;
 pub mod needs;
 pub mod observe;
 pub mod params;
+pub mod proc;
 pub mod sys;
 #[cfg(test)]
 mod test_files;

@@ -50,4 +50,10 @@ impl Need {
 }
 
 /// Every need that something of this library declares.
-pub const ALL: &[&Need] = &[&sys::ring::IO_URING];
+pub const ALL: &[&Need] = &[
+    &sys::ring::IO_URING,
+    &sys::cache::CACHESTAT,
+    &crate::observe::tlb::TLB_FLUSH,
+    &crate::observe::pressure::PSI,
+    &crate::observe::hardware::HARDWARE,
+];

@@ -3,12 +3,38 @@
 //! A [`Source`] reads several counters from one place at once; [`ALL`] names the sources once. An [`Observer`] opens
 //! those that work for a [`Scene`] and keeps the reasons of those that don't. Nothing here knows of access methods.
 
+mod cache;
+mod cpu;
+mod faults;
+pub mod hardware;
+mod io;
+mod memory;
+pub mod pressure;
+mod reclaim;
+pub mod tlb;
+
 use crate::needs::{Missing, Need};
+use crate::proc::Live;
+use crate::proc::smaps::{self, MappedSizes};
 use crate::units::Nanos;
 use std::path::PathBuf;
 
+pub use tlb::hidden_flushes;
+
 /// Every source of counters.
-pub const ALL: &[&Source] = &[];
+pub const ALL: &[&Source] = &[
+    &faults::SOURCE,
+    &io::PROCESS,
+    &io::DEVICE,
+    &cache::SOURCE,
+    &tlb::SHOOTDOWNS,
+    &tlb::FLUSHES,
+    &cpu::SOURCE,
+    &reclaim::SOURCE,
+    &memory::SOURCE,
+    &pressure::SOURCE,
+    &hardware::SOURCE,
+];
 
 /// Whose events a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +179,147 @@ impl Observer {
     }
 }
 
-/// stub
-pub fn hidden_flushes() -> Option<String> {
-    None
+/// Page sizes that the process's mappings of files got whose path `wanted` accepts.
+///
+/// Reads /proc/PID/smaps, which walks the page tables: milliseconds for each mapped GiB, during which the process may
+/// wait. Not for the timeline, and not for other people's processes without being asked.
+///
+/// Errors: Io (gone, not permitted).
+pub fn mapped_sizes(pid: u32, wanted: impl Fn(&str) -> bool) -> crate::Result<MappedSizes> {
+    let path = format!("/proc/{pid}/smaps");
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| crate::Error::io("look at mapped page sizes", &path, error))?;
+    Ok(smaps::sizes(&text, wanted))
+}
+
+/// A file of the observed process, kept open.
+fn live_of_process(scene: &Scene, file: &str, what: &str) -> std::result::Result<Live, Missing> {
+    let pid = scene.pid.ok_or_else(|| Missing::new(what, "no process is observed", ""))?;
+    let path = format!("/proc/{pid}/{file}");
+    Live::open(&path).map_err(|error| unreadable(what, &path, &error))
+}
+
+fn unreadable(what: &str, path: &str, error: &std::io::Error) -> Missing {
+    let remedy = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => "run as the same user, or as root",
+        std::io::ErrorKind::NotFound => "check that the process is still there, and that /proc is mounted",
+        _ => "",
+    };
+    Missing::new(what, format!("{path}: {}", error.kind()), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::map::{MapOptions, Mapping};
+    use crate::test_files::{PAGE, TestFile};
+
+    fn own(files: &[&TestFile]) -> Observer {
+        let files = files.iter().map(|file| file.path().to_owned()).collect();
+        Observer::open(&Scene { pid: Some(std::process::id()), cgroup: None, files })
+    }
+
+    /// What `name` grew by, or is now.
+    fn value(observer: &Observer, before: &Snapshot, after: &Snapshot, name: &str) -> Option<u64> {
+        let index = observer.counters().position(|counter| counter.name == name)?;
+        match observer.counters().nth(index)?.kind {
+            Kind::Total => Some(after.values[index]?.saturating_sub(before.values[index]?)),
+            Kind::Level => after.values[index],
+        }
+    }
+
+    #[test]
+    fn touching_pages_is_seen_as_faults() {
+        let mut observer = own(&[]);
+        let before = observer.read();
+        let memory = Mapping::anonymous(64 * PAGE).unwrap();
+        crate::sys::advice::madvise(&memory, 0, 64 * PAGE, crate::sys::advice::Advice::NoHugePage).unwrap();
+        crate::sys::advice::madvise(&memory, 0, 64 * PAGE, crate::sys::advice::Advice::PopulateWrite).unwrap();
+        let mapped = TestFile::on_disk(64 * PAGE);
+        let guarded =
+            crate::sys::fault::Guarded::new(Mapping::new(mapped.file(), 0, 64 * PAGE, &MapOptions::default()).unwrap());
+        let sum = guarded.bytes(0, 64 * PAGE).iter().fold(0u8, |sum, byte| sum ^ byte);
+        let after = observer.read();
+
+        std::hint::black_box(sum);
+        assert!(value(&observer, &before, &after, "minor_faults").unwrap() >= 1);
+    }
+
+    #[test]
+    fn a_cold_read_is_seen_at_the_process_the_device_and_the_cache() {
+        let file = TestFile::on_disk(256 * PAGE);
+        file.file().sync_all().unwrap();
+        crate::sys::cache::fadvise(file.file(), 0, 0, crate::sys::cache::FileAdvice::DontNeed).unwrap();
+        let mut observer = own(&[&file]);
+        let before = observer.read();
+        std::fs::read(file.path()).unwrap();
+        // Residency is looked at again only after a pause; ask afresh.
+        let fresh = own(&[&file]).read();
+        let after = observer.read();
+
+        let bytes = 256 * PAGE as u64;
+        assert!(value(&observer, &before, &after, "process_read_bytes").unwrap() >= bytes);
+        assert_eq!(value(&observer, &before, &fresh, "cached_bytes"), Some(bytes));
+        match value(&observer, &before, &after, "device_read_bytes") {
+            Some(read) => assert!(read >= bytes),
+            None => eprintln!("SKIPPED a_cold_read_is_seen_at_the_device: /var/tmp lies on no block device"),
+        }
+    }
+
+    #[test]
+    fn unmapping_beside_a_running_thread_is_seen_as_flushes() {
+        if let Err(missing) = tlb::TLB_FLUSH.met() {
+            eprintln!("SKIPPED unmapping_beside_a_running_thread_is_seen_as_flushes: {missing}");
+            return;
+        }
+        // Counting starts from one thread and the threads it starts; this test isn't the process's first thread.
+        let thread = rustix::thread::gettid().as_raw_pid().cast_unsigned();
+        let mut observer = Observer::open(&Scene { pid: Some(thread), ..Scene::default() });
+        let before = observer.read();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| while !done.load(std::sync::atomic::Ordering::Relaxed) {});
+            for _ in 0..200 {
+                let memory = Mapping::anonymous(16 * PAGE).unwrap();
+                crate::sys::advice::madvise(&memory, 0, 16 * PAGE, crate::sys::advice::Advice::PopulateWrite).unwrap();
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let after = observer.read();
+
+        let names = ["tlb_flush_local_shootdown", "tlb_flush_local_mm_shootdown", "tlb_flush_remote_send_ipi"];
+        let flushes: u64 = names.iter().filter_map(|name| value(&observer, &before, &after, name)).sum();
+        assert!(flushes >= 200, "{flushes} flushes for 200 unmappings");
+    }
+
+    #[test]
+    fn a_process_that_ended_has_no_values_and_harms_nobody() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let mut observer = Observer::open(&Scene { pid: Some(child.id()), cgroup: None, files: Vec::new() });
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let snapshot = observer.read();
+
+        let faults = observer.counters().position(|counter| counter.name == "major_faults").unwrap();
+        assert_eq!(snapshot.values[faults], None);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_missing_with_a_reason() {
+        let observer = Observer::open(&Scene::default());
+
+        assert!(observer.missing().iter().any(|missing| missing.reason.contains("no process is observed")));
+        assert!(observer.missing().iter().all(|missing| !missing.what.is_empty() && !missing.reason.is_empty()));
+    }
+
+    #[test]
+    fn no_two_counters_share_a_name() {
+        let mut names: Vec<&str> = ALL.iter().flat_map(|source| source.counters).map(|counter| counter.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+
+        assert_eq!(names.len(), count);
+    }
 }

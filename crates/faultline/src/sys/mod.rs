@@ -7,5 +7,6 @@ pub mod clock;
 pub mod direct;
 pub mod fault;
 pub mod map;
+pub mod perf;
 pub mod read;
 pub mod ring;

@@ -1,0 +1,109 @@
+//! Processor time of the process, its context switches, and who else was busy.
+
+use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, live_of_process, unreadable};
+use crate::proc::{self, Live, stat};
+use std::fs;
+use std::path::PathBuf;
+
+pub(super) const SOURCE: Source = Source {
+    name: "cpu",
+    summary: "processor time, context switches, other programs' share, kswapd's",
+    needs: &[],
+    counters: &[
+        total("user_ns", Unit::Nanos, Scope::Process, "time in user mode, in steps of 10 ms (proc(5), stat)"),
+        total("system_ns", Unit::Nanos, Scope::Process, "time in the kernel, in steps of 10 ms (proc(5), stat)"),
+        total(
+            "voluntary_switches",
+            Unit::Count,
+            Scope::Process,
+            "times a living thread gave way because it had to wait (proc(5), status)",
+        ),
+        total(
+            "involuntary_switches",
+            Unit::Count,
+            Scope::Process,
+            "times a living thread was made to give way (proc(5), status)",
+        ),
+        total(
+            "machine_busy_ns",
+            Unit::Nanos,
+            Scope::Machine,
+            "processor time of everything, this process and interrupts included (proc(5), /proc/stat)",
+        ),
+        total(
+            "machine_steal_ns",
+            Unit::Nanos,
+            Scope::Machine,
+            "time the hypervisor ran others while we were ready (proc(5), /proc/stat)",
+        ),
+        total(
+            "kswapd_ns",
+            Unit::Nanos,
+            Scope::Machine,
+            "processor time of the kernel's reclaim threads, in steps of 10 ms",
+        ),
+    ],
+    open,
+};
+
+const fn total(name: &'static str, unit: Unit, scope: Scope, doc: &'static str) -> Counter {
+    Counter { name, unit, scope, kind: Kind::Total, doc }
+}
+
+struct Cpu {
+    process: Live,
+    tasks: PathBuf,
+    machine: Live,
+    kswapd: Vec<Live>,
+    tick_ns: u64,
+}
+
+fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
+    let process = live_of_process(scene, "stat", "processor time")?;
+    let machine =
+        Live::open("/proc/stat").map_err(|error| unreadable("processor time of the machine", "/proc/stat", &error))?;
+    let tasks = PathBuf::from(format!("/proc/{}/task", scene.pid.unwrap_or_default()));
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second();
+    Ok(Box::new(Cpu { process, tasks, machine, kswapd: kswapd(), tick_ns }))
+}
+
+/// The stat files of the threads that reclaim memory, one a NUMA node.
+fn kswapd() -> Vec<Live> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let named = processes
+        .filter(|process| fs::read_to_string(process.path().join("comm")).is_ok_and(|name| name.starts_with("kswapd")));
+    named.filter_map(|process| Live::open(process.path().join("stat")).ok()).collect()
+}
+
+impl Cpu {
+    /// Voluntary and involuntary switches of all living threads.
+    fn switches(&self) -> Option<(u64, u64)> {
+        let mut sums = (0u64, 0u64);
+        for task in fs::read_dir(&self.tasks).ok()?.flatten() {
+            // A thread may end between being listed and being read.
+            let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+            sums.0 += proc::number(&status, "voluntary_ctxt_switches").unwrap_or(0);
+            sums.1 += proc::number(&status, "nonvoluntary_ctxt_switches").unwrap_or(0);
+        }
+        Some(sums)
+    }
+}
+
+impl Reading for Cpu {
+    fn read(&mut self, values: &mut [Option<u64>]) {
+        let tick_ns = self.tick_ns;
+        let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
+        let process = self.process.read().and_then(stat::process);
+        values[0] = process.map(|stat| ns(stat.user_ticks));
+        values[1] = process.map(|stat| ns(stat.system_ticks));
+        let switches = self.switches();
+        values[2] = switches.map(|(voluntary, _)| voluntary);
+        values[3] = switches.map(|(_, involuntary)| involuntary);
+        let machine = self.machine.read().and_then(stat::processors);
+        values[4] = machine.map(|stat| ns(stat.busy_ticks));
+        values[5] = machine.map(|stat| ns(stat.steal_ticks));
+        let reclaim = self.kswapd.iter_mut().filter_map(|live| live.read().and_then(stat::process));
+        let ticks: u64 = reclaim.map(|stat| stat.user_ticks + stat.system_ticks).sum();
+        values[6] = (!self.kswapd.is_empty()).then(|| ns(ticks));
+    }
+}

@@ -1,0 +1,59 @@
+//! /proc/PID/smaps: the page sizes that mappings really got. Reading it walks the page tables and stalls the process.
+
+/// Bytes of mappings by the size of their pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappedSizes {
+    /// Mapped and present.
+    pub resident_bytes: u64,
+    /// Of the file's pages, those mapped by huge entries.
+    pub file_huge_bytes: u64,
+    /// Of shared memory's pages, those mapped by huge entries.
+    pub shared_huge_bytes: u64,
+    /// Anonymous huge pages (private changes).
+    pub anonymous_huge_bytes: u64,
+}
+
+/// Adds up the mappings whose path `wanted` accepts.
+pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
+    let mut sizes = MappedSizes::default();
+    let mut counts = false;
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let Some(first) = words.next() else { continue };
+        if !first.ends_with(':') {
+            // A mapping's head: range, rights, offset, device, inode, path (which may hold spaces).
+            counts = line.find('/').is_some_and(|at| wanted(&line[at..]));
+            continue;
+        }
+        let Some(bytes) = words.next().and_then(|word| word.parse::<u64>().ok()).filter(|_| counts) else { continue };
+        let bytes = bytes.saturating_mul(1024);
+        let field = match first {
+            "Rss:" => &mut sizes.resident_bytes,
+            "FilePmdMapped:" => &mut sizes.file_huge_bytes,
+            "ShmemPmdMapped:" => &mut sizes.shared_huge_bytes,
+            "AnonHugePages:" => &mut sizes.anonymous_huge_bytes,
+            _ => continue,
+        };
+        *field = field.saturating_add(bytes);
+    }
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_mappings_asked_for_are_added() {
+        let text = "\
+7f0000000000-7f0000400000 r--s 00000000 fe:00 12 /data/my file
+Rss:                4096 kB
+FilePmdMapped:      2048 kB
+7f1000000000-7f1000001000 r--p 00000000 fe:00 13 /lib/libc.so
+Rss:                   4 kB
+";
+        let sizes = sizes(text, |path| path == "/data/my file");
+
+        assert_eq!((sizes.resident_bytes, sizes.file_huge_bytes), (4 << 20, 2 << 20));
+    }
+}

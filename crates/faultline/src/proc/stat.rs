@@ -1,0 +1,73 @@
+//! /proc/PID/stat and /proc/stat.
+
+/// What is used of /proc/PID/stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessStat {
+    /// Faults served from memory, of all threads, the ended ones too.
+    pub minor_faults: u64,
+    /// Faults that waited for a device.
+    pub major_faults: u64,
+    /// Time in user mode, in clock ticks (10 ms).
+    pub user_ticks: u64,
+    /// Time in the kernel, in clock ticks.
+    pub system_ticks: u64,
+}
+
+/// What is used of the first line of /proc/stat, in clock ticks over all processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessorStat {
+    /// Running anything: user, nice, system, interrupts.
+    pub busy_ticks: u64,
+    /// Ready, but the hypervisor ran something else.
+    pub steal_ticks: u64,
+}
+
+/// Reads /proc/PID/stat. The command in parentheses may itself hold spaces and parentheses; what follows its last
+/// closing one is plain.
+pub fn process(text: &str) -> Option<ProcessStat> {
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    // proc(5) counts from 1 and has two fields before these.
+    let field = |number: usize| fields.get(number - 3)?.parse().ok();
+    Some(ProcessStat {
+        minor_faults: field(10)?,
+        major_faults: field(12)?,
+        user_ticks: field(14)?,
+        system_ticks: field(15)?,
+    })
+}
+
+/// Reads the first line of /proc/stat.
+pub fn processors(text: &str) -> Option<ProcessorStat> {
+    let numbers: Vec<u64> = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cpu "))?
+        .split_ascii_whitespace()
+        .map_while(|n| n.parse().ok())
+        .collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal, ..] = numbers[..] else { return None };
+    let busy_ticks = [user, nice, system, irq, softirq].iter().fold(0u64, |sum, ticks| sum.saturating_add(*ticks));
+    Some(ProcessorStat { busy_ticks, steal_ticks: steal })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_with_spaces_and_parentheses_does_not_shift_the_fields() {
+        let text =
+            "77 (a) (b) c) S 1 77 77 0 -1 4194560 1234 5 67 8 90 12 3 4 20 0 1 0 100 1000 10 18446744073709551615";
+
+        let stat = process(text).unwrap();
+
+        assert_eq!((stat.minor_faults, stat.major_faults), (1234, 67));
+        assert_eq!((stat.user_ticks, stat.system_ticks), (90, 12));
+    }
+
+    #[test]
+    fn steal_is_not_busy() {
+        let stat = processors("cpu  10 1 20 1000 50 2 3 7 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n").unwrap();
+
+        assert_eq!((stat.busy_ticks, stat.steal_ticks), (36, 7));
+    }
+}

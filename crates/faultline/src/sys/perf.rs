@@ -1,0 +1,135 @@
+//! perf_event_open(2), as much of it as counting needs.
+#![allow(unsafe_code)]
+
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Size of the attribute structure in its first published form; kernels accept every known size.
+const ATTR_SIZE_VER5: u32 = 112;
+
+/// Count disabled until enabled; count threads and children started later; leave out the kernel; leave out the
+/// hypervisor. Bits of perf_event_attr.
+const INHERIT: u64 = 1 << 1;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+
+/// Values come with the time enabled and the time running, to scale counters that had to share the hardware.
+const READ_TIMES: u64 = 1 | 2;
+
+/// PERF_EVENT_IOC_SET_FILTER: _IOW('$', 6, char *).
+const SET_FILTER: libc::c_ulong = 0x4008_2406;
+
+/// perf_event_attr of linux/perf_event.h, as far as version 5.
+#[repr(C)]
+#[derive(Default)]
+struct Attr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clock_id: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A generic hardware event (PERF_TYPE_HARDWARE) by its number.
+    Hardware(u64),
+    /// A generic cache event (PERF_TYPE_HW_CACHE) by its number.
+    HardwareCache(u64),
+    /// A tracepoint (PERF_TYPE_TRACEPOINT) by its id in tracefs.
+    Tracepoint(u64),
+}
+
+/// A counter of one process; closed on drop.
+#[derive(Debug)]
+pub struct Count {
+    fd: OwnedFd,
+}
+
+/// Whether what the kernel does for the process is counted, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Yes; with perf_event_paranoid > 1 only for those with CAP_PERFMON.
+    Counted,
+    /// No.
+    LeftOut,
+}
+
+impl Count {
+    /// Counts `event` in the process `pid` and the threads and children it starts from now on, on any processor.
+    ///
+    /// Errors: EACCES or EPERM (rights), ENOENT (no such event here), ESRCH (no such process).
+    pub fn of(event: Event, pid: u32, kernel: Kernel) -> io::Result<Count> {
+        let (kind, config) = match event {
+            Event::Hardware(config) => (0, config),
+            Event::Tracepoint(config) => (2, config),
+            Event::HardwareCache(config) => (3, config),
+        };
+        let exclude = if kernel == Kernel::LeftOut { EXCLUDE_KERNEL } else { 0 };
+        let attr = Attr {
+            kind,
+            size: ATTR_SIZE_VER5,
+            config,
+            read_format: READ_TIMES,
+            flags: INHERIT | EXCLUDE_HYPERVISOR | exclude,
+            ..Attr::default()
+        };
+        let close_on_exec = 8u64; // PERF_FLAG_FD_CLOEXEC
+        // SAFETY: the attribute is live and as long as its size says; the others are plain numbers.
+        let fd = unsafe {
+            libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid as libc::pid_t, -1i32, -1i32, close_on_exec)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+        Ok(Count { fd: unsafe { OwnedFd::from_raw_fd(fd as i32) } })
+    }
+
+    /// Counts only the tracepoint's events for which `filter` holds, such as `reason == 1`.
+    ///
+    /// Errors: EINVAL for a filter that does not fit the event's fields.
+    pub fn filter(&self, filter: &str) -> io::Result<()> {
+        let filter = CString::new(filter)?;
+        // SAFETY: the request takes a string, which lives for the call.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SET_FILTER, filter.as_ptr()) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Events so far, scaled up by enabled over running time where the counter had to share the hardware.
+    ///
+    /// Errors: what read(2) says.
+    pub fn read(&self) -> io::Result<u64> {
+        let mut bytes = [0u8; 24];
+        let length = rustix::io::read(self.as_fd(), &mut bytes)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        let [value, enabled, running] = [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]));
+        match (length, running) {
+            (24, 0) => Ok(value),
+            (24, _) if enabled == running => Ok(value),
+            (24, _) => Ok((u128::from(value) * u128::from(enabled) / u128::from(running)) as u64),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
