@@ -1,7 +1,7 @@
 //! Throughput as bars from zero, best on top, with intervals and every sample.
 
 use super::{Anchor, Canvas, GRID, INK, Look, Scale, WIDTH, draw, tick_label, ticks};
-use crate::report::{ArmSummary, Group, Role, derive};
+use crate::report::{ArmSummary, Group, derive};
 use crate::stats::Estimate;
 use faultline::Result;
 use plotters::style::Color;
@@ -19,13 +19,14 @@ struct Bar<'g, 'a> {
     found: Estimate,
 }
 
-/// The bars of every arm with figures but the control, whose throughput is of another world. Empty without any.
+/// A bar for each arm that figures show. Empty without any.
 ///
 /// Errors: Invalid where the drawing cannot be made.
 pub fn throughput(group: &Group<'_>) -> Result<String> {
-    let shown = group.arms.iter().zip(super::looks(group)).filter(|(arm, _)| arm.role != Role::Control);
-    let bars: Vec<Bar<'_, '_>> =
-        shown.filter_map(|(arm, look)| Some(Bar { arm, look, found: arm.figure(&derive::THROUGHPUT)? })).collect();
+    let bars: Vec<Bar<'_, '_>> = super::shown(group)
+        .into_iter()
+        .filter_map(|(arm, look)| Some(Bar { arm, look, found: arm.figure(&derive::THROUGHPUT)? }))
+        .collect();
     if bars.is_empty() {
         return Ok(String::new());
     }

@@ -99,6 +99,15 @@ pub fn looks(group: &Group<'_>) -> Vec<Look> {
     group.arms.iter().map(look).collect()
 }
 
+/// The arms that figures show, with their looks: those with valid figures, all that ran where there is none; never the
+/// control, whose rate is of another world.
+pub(super) fn shown<'g, 'a>(group: &'g Group<'a>) -> Vec<(&'g ArmSummary<'a>, Look)> {
+    let ran = |(arm, _): &(&ArmSummary<'_>, Look)| arm.role != Role::Control && !arm.used.is_empty();
+    let all: Vec<_> = group.arms.iter().zip(looks(group)).filter(ran).collect();
+    let valid: Vec<_> = all.iter().copied().filter(|(arm, _)| arm.is_measured()).collect();
+    if valid.is_empty() { all } else { valid }
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A drawing in the making.
