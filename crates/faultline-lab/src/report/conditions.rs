@@ -20,7 +20,8 @@ pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
             "machine",
             format!("{} x {}, {} memory{guest}", machine.cpus, machine.cpu, words::bytes(machine.memory_bytes as f64)),
         ),
-        ("kernel", format!("{} {}, thp={}, lru={}", machine.kernel, machine.architecture, machine.thp, machine.lru)),
+        ("kernel", format!("{} {}", machine.kernel, machine.architecture)),
+        ("pages", format!("thp={}, lru={}", machine.thp, machine.lru)),
         ("file system", format!("{} on {}{disk}", machine.filesystem, device(&machine.device))),
         ("read_ahead_kb", known(machine.read_ahead_kb)),
         ("max_sectors_kb", known(machine.max_sectors_kb)),
@@ -111,7 +112,7 @@ fn limit(trial: &Trial) -> String {
         || "none".to_owned(),
         |limit| {
             let share = size / (limit as f64).max(1.0);
-            format!("{} (range: {} x that)", words::bytes(limit as f64), words::ratio(share))
+            format!("{} (data {} x)", words::bytes(limit as f64), words::ratio(share))
         },
     )
 }

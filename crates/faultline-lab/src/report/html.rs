@@ -167,25 +167,33 @@ fn curves_caption(group: &Group<'_>) -> String {
     }
 }
 
-/// Every formula that some arm has a value for, as a column of medians with intervals.
-fn figures(group: &Group<'_>) -> Value {
-    let known = |formula: &&&derive::Formula| group.arms.iter().any(|arm| arm.median(formula).is_some());
-    let columns: Vec<&&derive::Formula> = derive::ALL.iter().filter(known).collect();
-    let cell = |arm: &ArmSummary<'_>, formula: &derive::Formula| {
-        let found = arm.figure(formula);
-        let interval = found.and_then(|found| found.interval);
-        context! {
-            median => found.map_or_else(unknown, |found| (formula.number)(found.median)),
-            interval => interval.map(|[low, high]| format!("{} – {}", (formula.number)(low), (formula.number)(high))),
-        }
+/// Columns of one table of figures: more would not fit the page with their intervals.
+const COLUMNS: usize = 7;
+
+/// Tables of every formula that some arm has a value for: medians with intervals.
+fn figures(group: &Group<'_>) -> Vec<Value> {
+    let arms: Vec<&ArmSummary<'_>> = group.arms.iter().filter(|arm| arm.is_measured()).collect();
+    let known = |formula: &&derive::Formula| arms.iter().any(|arm| arm.median(formula).is_some());
+    let formulas: Vec<&derive::Formula> = derive::ALL.iter().copied().filter(known).collect();
+    let row = |arm: &ArmSummary<'_>, formulas: &[&derive::Formula]| {
+        let cells: Vec<Value> = formulas.iter().map(|formula| figure_cell(arm, formula)).collect();
+        context! { name => arm.name, cells => cells }
     };
-    let rows: Vec<Value> = group
-        .arms
-        .iter()
-        .filter(|arm| !arm.used.is_empty())
-        .map(|arm| context! { name => arm.name, cells => columns.iter().map(|formula| cell(arm, formula)).collect::<Vec<_>>() })
-        .collect();
-    context! { titles => columns.iter().map(|formula| formula.title).collect::<Vec<_>>(), rows => rows }
+    let table = |formulas: &[&derive::Formula]| {
+        let titles: Vec<&str> = formulas.iter().map(|formula| formula.title).collect();
+        context! { titles => titles, rows => arms.iter().map(|arm| row(arm, formulas)).collect::<Vec<_>>() }
+    };
+    formulas.chunks(COLUMNS).map(table).collect()
+}
+
+/// Median and, where three digits show a difference, the interval.
+fn figure_cell(arm: &ArmSummary<'_>, formula: &derive::Formula) -> Value {
+    let found = arm.figure(formula);
+    let median = found.map_or_else(unknown, |found| (formula.number)(found.median));
+    let edges = found.and_then(|found| found.interval).map(|interval| interval.map(formula.number));
+    let interval =
+        edges.filter(|edges| edges.iter().any(|edge| *edge != median)).map(|[low, high]| format!("{low} – {high}"));
+    context! { median => median, interval => interval }
 }
 
 /// One run as it was seen.
