@@ -186,7 +186,11 @@ fn deepen_the_queue(group: &Group<'_>) -> Option<Advice> {
     let threads = group.trial.threads;
     advice(
         format!("keep several accesses in flight: io_uring with depth {depth}"),
-        format!("{} at the same {threads} thread(s)", gained(&lead, single)),
+        format!(
+            "{} with {}",
+            gained(&lead, single),
+            if threads == 1 { "one thread".to_owned() } else { format!("{threads} threads") }
+        ),
     )
 }
 

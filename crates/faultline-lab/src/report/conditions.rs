@@ -1,7 +1,7 @@
 //! The conditions under which a group was measured, as pairs of a name and its value, for tables of any form.
 
 use super::{Group, words};
-use crate::trial::{Direction, Trial};
+use crate::trial::{Arm, Direction, Trial};
 use faultline::{Bytes, Nanos};
 
 /// Machine, kernel, device and the settings that decide, in the order they are shown.
@@ -20,7 +20,8 @@ pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
             "machine",
             format!("{} x {}, {} memory{guest}", machine.cpus, machine.cpu, words::bytes(machine.memory_bytes as f64)),
         ),
-        ("kernel", format!("{} {}, thp={}, lru={}", machine.kernel, machine.architecture, machine.thp, machine.lru)),
+        ("kernel", format!("{} {}", machine.kernel, machine.architecture)),
+        ("pages", format!("thp={}, lru={}", machine.thp, machine.lru)),
         ("file system", format!("{} on {}{disk}", machine.filesystem, device(&machine.device))),
         ("read_ahead_kb", known(machine.read_ahead_kb)),
         ("max_sectors_kb", known(machine.max_sectors_kb)),
@@ -44,7 +45,7 @@ pub fn workload(group: &Group<'_>) -> Vec<(&'static str, String)> {
     vec![
         ("workload", format!("{} {direction}", trial.workload)),
         ("bs", Bytes(trial.block_bytes).to_string()),
-        ("size", format!("{} in {} file(s)", words::bytes(trial.data.size_bytes as f64), trial.data.files.len())),
+        ("size", format!("{} in {}", words::bytes(trial.data.size_bytes as f64), files(trial.data.files.len()))),
         ("cache", trial.cache.to_string()),
         ("threads", trial.threads.to_string()),
         ("iodepth", trial.iodepth.to_string()),
@@ -71,11 +72,25 @@ pub fn command(group: &Group<'_>) -> String {
     let given: Vec<String> = trial.workload.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let colon = if given.is_empty() { "" } else { ":" };
     words.push(quoted(&format!("--workload={}{colon}{}", trial.workload.name, given.join(","))));
+    if trial.direction == Direction::Write {
+        words.push("--rw randwrite".to_owned());
+    }
     words.push(format!("--cache {} --numjobs {} --iodepth {}", trial.cache, trial.threads, trial.iodepth));
     words.extend(trial.memory_bytes.map(|limit| format!("--memory {}", Bytes(limit))));
     words.extend(trial.limits.runtime_ns.map(|limit| format!("--runtime {}", Nanos(limit))));
+    words.extend(trial.limits.accesses.map(|count| format!("--number-ios {count}")));
+    words.extend(trial.limits.time_based.then(|| "--time-based".to_owned()));
+    words.extend(group.arms.iter().map(|arm| quoted(&format!("--method={}", typed(&arm.records[0].trial.arm)))));
     words.push(format!("--runs {} --randseed {}", group.repetitions, trial.seed));
     words.join(" ")
+}
+
+/// An arm as the command line reads it: `mmap:advice=random`.
+fn typed(arm: &Arm) -> String {
+    let (Arm::Method(choice) | Arm::Peer(choice)) = arm;
+    let given: Vec<String> = choice.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let colon = if given.is_empty() { "" } else { ":" };
+    format!("{}{colon}{}", choice.name, given.join(","))
 }
 
 fn quoted(word: &str) -> String {
@@ -87,13 +102,17 @@ fn device(name: &str) -> &str {
     if name.is_empty() { "no device" } else { name }
 }
 
+fn files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
 fn limit(trial: &Trial) -> String {
     let size = trial.data.size_bytes as f64;
     trial.memory_bytes.map_or_else(
         || "none".to_owned(),
         |limit| {
             let share = size / (limit as f64).max(1.0);
-            format!("{} (range: {} x that)", words::bytes(limit as f64), words::ratio(share))
+            format!("{} (data {} x)", words::bytes(limit as f64), words::ratio(share))
         },
     )
 }
@@ -129,7 +148,7 @@ mod tests {
         assert_eq!(
             command(&summary.groups[0]),
             "faultline compare '/data/my file.bin' --size 1g --bs 4k --workload=strided:stride=256k --cache cold \
-             --numjobs 1 --iodepth 32 --memory 256m --runtime 10s --runs 1 --randseed 7"
+             --numjobs 1 --iodepth 32 --memory 256m --runtime 10s --time-based --method=pread --runs 1 --randseed 7"
         );
     }
 }

@@ -29,12 +29,9 @@ pub fn page(summary: &Summary<'_>) -> Result<String> {
 fn group(group: &Group<'_>) -> Result<Value> {
     let looks = plot::looks(group);
     let arms: Vec<Value> = group.arms.iter().zip(&looks).map(|(arm, look)| arm_row(arm, *look)).collect();
-    let shown: Vec<Value> = group
-        .arms
-        .iter()
-        .zip(&looks)
-        .filter(|(arm, _)| arm.role != Role::Control && !arm.used.is_empty())
-        .map(|(arm, look)| context! { name => arm.name, look => look_of(*look) })
+    let shown: Vec<Value> = plot::shown(group)
+        .into_iter()
+        .map(|(arm, look)| context! { name => arm.name, look => look_of(look) })
         .collect();
     Ok(context! {
         session => group.session,
@@ -98,7 +95,7 @@ fn arm_row(arm: &ArmSummary<'_>, look: Look) -> Value {
         look => look_of(look),
         state => word,
         reasons => reasons,
-        drawn => arm.role != Role::Control && !arm.used.is_empty(),
+        drawn => arm.is_measured() && arm.role != Role::Control,
         throughput => figure(&derive::THROUGHPUT),
         bandwidth => figure(&derive::BANDWIDTH),
         ratio => arm.ratio.as_ref().map_or_else(unknown, terminal::ratio),
@@ -137,19 +134,18 @@ fn settings(record: &Record) -> String {
 }
 
 fn bars_caption(group: &Group<'_>) -> String {
-    let sentence = capital(&group.verdict.sentence);
-    let control = group.control().and_then(|arm| arm.median(&derive::THROUGHPUT));
+    let rate = |arm: &ArmSummary<'_>| arm.median(&derive::THROUGHPUT);
+    let says = |arm: &ArmSummary<'_>| Some(format!("{} makes {}", arm.name, words::per_second(rate(arm)?)));
+    let (best, slowest) = (group.best(), group.methods().last());
+    let extremes = match (best.and_then(says), slowest.and_then(says)) {
+        (Some(best), Some(slowest)) if best != slowest => format!("{best}, {slowest}."),
+        (Some(only), _) => format!("{only}."),
+        _ => "No method has valid figures.".to_owned(),
+    };
+    let control = group.control().and_then(rate);
     let control =
-        control.map(|rate| format!(" The null control, which reads nothing, made {}.", words::per_second(rate)));
-    format!("{sentence}.{}", control.unwrap_or_default())
-}
-
-/// The first letter of a sentence, unless it begins with a name that is written small.
-fn capital(sentence: &str) -> String {
-    match sentence.strip_prefix("no ") {
-        Some(rest) => format!("No {rest}"),
-        None => sentence.to_owned(),
-    }
+        control.map(|rate| format!(" The null control, which reads nothing, makes {}.", words::per_second(rate)));
+    format!("{extremes}{}", control.unwrap_or_default())
 }
 
 fn phases(group: &Group<'_>) -> Vec<Value> {
@@ -171,25 +167,33 @@ fn curves_caption(group: &Group<'_>) -> String {
     }
 }
 
-/// Every formula that some arm has a value for, as a column of medians with intervals.
-fn figures(group: &Group<'_>) -> Value {
-    let known = |formula: &&&derive::Formula| group.arms.iter().any(|arm| arm.median(formula).is_some());
-    let columns: Vec<&&derive::Formula> = derive::ALL.iter().filter(known).collect();
-    let cell = |arm: &ArmSummary<'_>, formula: &derive::Formula| {
-        let found = arm.figure(formula);
-        let interval = found.and_then(|found| found.interval);
-        context! {
-            median => found.map_or_else(unknown, |found| (formula.number)(found.median)),
-            interval => interval.map(|[low, high]| format!("{} – {}", (formula.number)(low), (formula.number)(high))),
-        }
+/// Columns of one table of figures: more would not fit the page with their intervals.
+const COLUMNS: usize = 7;
+
+/// Tables of every formula that some arm has a value for: medians with intervals.
+fn figures(group: &Group<'_>) -> Vec<Value> {
+    let arms: Vec<&ArmSummary<'_>> = group.arms.iter().filter(|arm| arm.is_measured()).collect();
+    let known = |formula: &&derive::Formula| arms.iter().any(|arm| arm.median(formula).is_some());
+    let formulas: Vec<&derive::Formula> = derive::ALL.iter().copied().filter(known).collect();
+    let row = |arm: &ArmSummary<'_>, formulas: &[&derive::Formula]| {
+        let cells: Vec<Value> = formulas.iter().map(|formula| figure_cell(arm, formula)).collect();
+        context! { name => arm.name, cells => cells }
     };
-    let rows: Vec<Value> = group
-        .arms
-        .iter()
-        .filter(|arm| !arm.used.is_empty())
-        .map(|arm| context! { name => arm.name, cells => columns.iter().map(|formula| cell(arm, formula)).collect::<Vec<_>>() })
-        .collect();
-    context! { titles => columns.iter().map(|formula| formula.title).collect::<Vec<_>>(), rows => rows }
+    let table = |formulas: &[&derive::Formula]| {
+        let titles: Vec<&str> = formulas.iter().map(|formula| formula.title).collect();
+        context! { titles => titles, rows => arms.iter().map(|arm| row(arm, formulas)).collect::<Vec<_>>() }
+    };
+    formulas.chunks(COLUMNS).map(table).collect()
+}
+
+/// Median and, where three digits show a difference, the interval.
+fn figure_cell(arm: &ArmSummary<'_>, formula: &derive::Formula) -> Value {
+    let found = arm.figure(formula);
+    let median = found.map_or_else(unknown, |found| (formula.number)(found.median));
+    let edges = found.and_then(|found| found.interval).map(|interval| interval.map(formula.number));
+    let interval =
+        edges.filter(|edges| edges.iter().any(|edge| *edge != median)).map(|[low, high]| format!("{low} – {high}"));
+    context! { median => median, interval => interval }
 }
 
 /// One run as it was seen.

@@ -6,6 +6,7 @@
 use super::series::Series;
 use super::{counters, derive, series, words};
 use crate::record::Record;
+use crate::trial::Arm;
 
 /// Below this share of the lower of both levels an interval is in a dip.
 const DIP: f64 = 0.5;
@@ -92,8 +93,7 @@ pub fn shape(throughput: &Series, full_at_s: Option<f64>) -> Shape {
 
 /// The sentence about one record; `explicit` is the steady level of explicit I/O beside it, by name.
 ///
-/// `None` where the record has no timeline, or where nothing was to be expected: memory that never fills under a
-/// method that does not fill it.
+/// `None` where the record has no timeline, or where nothing was to be expected and nothing happened.
 pub fn sentence(record: &Record, explicit: Option<(&str, f64)>) -> Option<String> {
     let throughput = series::throughput(record);
     if throughput.is_empty() || derive::is_control(record) {
@@ -106,7 +106,7 @@ pub fn sentence(record: &Record, explicit: Option<(&str, f64)>) -> Option<String
             Some(format!("memory full at {when}; too few intervals on both sides to compare, run it longer"))
         }
         Shape::Levels(levels) if levels.collapsed() => Some(collapse(&levels, explicit)),
-        Shape::Levels(levels) => Some(steady(&levels, record)),
+        Shape::Levels(levels) => is_mapped(record).then(|| steady(&levels, record)),
     }
 }
 
@@ -155,13 +155,17 @@ fn steady(levels: &Levels, record: &Record) -> String {
     format!("no collapse: memory full at {full}, then {held} of the level before; {evidence}")
 }
 
-/// Only a method through the page cache can fill it; of the others silence is enough.
+/// Only of mapped files is a collapse expected; of the others silence is enough.
+fn is_mapped(record: &Record) -> bool {
+    matches!(&record.trial.arm, Arm::Method(choice) if choice.name == "mmap")
+}
+
 fn never_full(record: &Record) -> Option<String> {
     let used = series::level(record, &[counters::CGROUP_BYTES]).peak();
     let limit = record.trial.memory_bytes?;
-    let fills = record.trial.arm.to_string().starts_with("mmap");
     let used = words::bytes(used);
-    fills.then(|| format!("no collapse: memory never filled ({used} of {} used)", words::bytes(limit as f64)))
+    is_mapped(record)
+        .then(|| format!("no collapse: memory never filled ({used} of {} used)", words::bytes(limit as f64)))
 }
 
 /// Rates after memory was full: what a collapse would have been made of.

@@ -278,7 +278,7 @@ fn rank(arms: &mut [ArmSummary<'_>]) {
     let best = |role| arms.iter().position(|arm| arm.role == role && arm.is_measured());
     let Some(best) = best(Role::Method).or_else(|| best(Role::Peer)) else { return };
     for index in 0..arms.len() {
-        if arms[index].role != Role::Control {
+        if arms[index].role != Role::Control && arms[index].is_measured() {
             arms[index].ratio = arms[index].against(&arms[best]);
         }
     }

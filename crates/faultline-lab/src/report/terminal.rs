@@ -70,7 +70,7 @@ fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new();
     let style = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
     table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    table.set_header(["method", unit, "ratio", "p50", "p99", "faults\n/access", "device\n/wanted", "shootdowns\n/s"]);
+    table.set_header(["method", unit, "ratio", "p50", "p99", "faults\n/access", "device\n/wanted", "shoot-\ndowns/s"]);
     for arm in &group.arms {
         table.add_row(row(arm, throughput));
     }
@@ -297,6 +297,20 @@ mod tests {
         assert!(text.contains("! uring: not here: io_uring: refused; allow io_uring_setup in the seccomp profile"));
         assert!(text.contains("! pread: invalid: repetition 1: 600 MiB of 1.00 GiB were cached"));
         assert!(text.contains("no verdict"));
+    }
+
+    #[test]
+    fn a_story_with_everything_in_it_has_its_parts_in_order() {
+        let text = printed(&crate::report::synthetic::story());
+
+        let parts =
+            ["machine ", "method ", "uring depth=32", "! mmap advice=hugepage", "On the timeline", "Verdict", "Advice"];
+        let places: Vec<usize> =
+            parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}"))).collect();
+        assert!(places.is_sorted(), "{text}");
+        if let Some(path) = std::env::var_os("FAULTLINE_STORY_TABLE") {
+            std::fs::write(path, text).unwrap();
+        }
     }
 
     #[test]

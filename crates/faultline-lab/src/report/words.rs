@@ -59,9 +59,9 @@ pub fn percent(share: f64) -> String {
     let hundredths = share * 100.0;
     match hundredths.abs() {
         _ if !hundredths.is_finite() => UNKNOWN.to_owned(),
-        value if value > 0.0 && value < 0.1 => "< 0.1 %".to_owned(),
-        value if value >= 9.95 || value.fract() < 0.05 => format!("{hundredths:.0} %"),
-        _ => format!("{hundredths:.1} %"),
+        value if value > 0.0 && value < 0.05 => "< 0.1 %".to_owned(),
+        value if value >= 9.95 => format!("{hundredths:.0} %"),
+        _ => format!("{} %", format!("{hundredths:.1}").trim_end_matches(".0")),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn shares_are_percent_and_times_have_units() {
         assert_eq!(
-            (percent(0.41).as_str(), percent(0.02).as_str(), percent(0.0213).as_str()),
+            (percent(0.41).as_str(), percent(0.0196).as_str(), percent(0.0213).as_str()),
             ("41 %", "2 %", "2.1 %")
         );
         assert_eq!(percent(0.0002), "< 0.1 %");

@@ -1,7 +1,7 @@
 //! Throughput as bars from zero, best on top, with intervals and every sample.
 
-use super::{Anchor, Canvas, GRID, INK, Look, Scale, WIDTH, draw, tick_label, ticks};
-use crate::report::{ArmSummary, Group, Role, derive};
+use super::{Anchor, Canvas, GRID, INK, Look, PAPER, Scale, WIDTH, draw, tick_label, ticks};
+use crate::report::{ArmSummary, Group, derive};
 use crate::stats::Estimate;
 use faultline::Result;
 use plotters::style::Color;
@@ -19,13 +19,14 @@ struct Bar<'g, 'a> {
     found: Estimate,
 }
 
-/// The bars of every arm with figures but the control, whose throughput is of another world. Empty without any.
+/// A bar for each arm that figures show. Empty without any.
 ///
 /// Errors: Invalid where the drawing cannot be made.
 pub fn throughput(group: &Group<'_>) -> Result<String> {
-    let shown = group.arms.iter().zip(super::looks(group)).filter(|(arm, _)| arm.role != Role::Control);
-    let bars: Vec<Bar<'_, '_>> =
-        shown.filter_map(|(arm, look)| Some(Bar { arm, look, found: arm.figure(&derive::THROUGHPUT)? })).collect();
+    let bars: Vec<Bar<'_, '_>> = super::shown(group)
+        .into_iter()
+        .filter_map(|(arm, look)| Some(Bar { arm, look, found: arm.figure(&derive::THROUGHPUT)? }))
+        .collect();
     if bars.is_empty() {
         return Ok(String::new());
     }
@@ -58,12 +59,13 @@ fn paint(canvas: &Canvas<'_>, bar: &Bar<'_, '_>, scale: Scale, y: i32) -> Result
     let mut furthest = end;
     if let Some([low, high]) = found.interval {
         let (low, high) = (scale.pixel(low), scale.pixel(high));
-        canvas.rule((low, y), (high, y), INK)?;
-        canvas.rule((low, y - 5), (low, y + 5), INK)?;
-        canvas.rule((high, y - 5), (high, y + 5), INK)?;
+        for (from, to) in [((low, y - 5), (low, y + 5)), ((high, y - 5), (high, y + 5)), ((low, y), (high, y))] {
+            canvas.mark(from, to)?;
+        }
         furthest = end.max(high);
     }
     for sample in arm.used.iter().filter_map(|record| (derive::THROUGHPUT.of)(record)) {
+        canvas.dot((scale.pixel(sample), y), 3, PAPER.filled())?;
         canvas.dot((scale.pixel(sample), y), 2, INK.filled())?;
     }
     canvas.text(&label(arm), (LEFT - 12, y), Anchor::Right, 14)?;

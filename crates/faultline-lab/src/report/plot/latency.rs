@@ -2,7 +2,7 @@
 
 use super::{Anchor, Canvas, GRID, INK, Scale, WIDTH, draw};
 use crate::record::Buckets;
-use crate::report::{Group, Role, words};
+use crate::report::{Group, words};
 use faultline::Result;
 
 const LEFT: i32 = 80;
@@ -18,12 +18,11 @@ const SHARES: [(f64, &str); 6] =
 /// Nines on the axis.
 const NINES: f64 = 4.3;
 
-/// One curve for each arm whose accesses were timed, but the control. Empty without any.
+/// One curve for each arm that figures show and whose accesses were timed. Empty without any.
 ///
 /// Errors: Invalid where the drawing cannot be made.
 pub fn curves(group: &Group<'_>) -> Result<String> {
-    let arms = group.arms.iter().zip(super::looks(group)).filter(|(arm, _)| arm.role != Role::Control);
-    let timed: Vec<_> = arms.filter(|(arm, _)| !arm.latency.0.is_empty()).collect();
+    let timed: Vec<_> = super::shown(group).into_iter().filter(|(arm, _)| !arm.latency.0.is_empty()).collect();
     let edges = || timed.iter().flat_map(|(arm, _)| &arm.latency.0).map(|(edge, _)| decade(*edge));
     if timed.is_empty() {
         return Ok(String::new());

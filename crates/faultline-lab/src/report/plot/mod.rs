@@ -23,6 +23,8 @@ pub const WIDTH: u32 = 1000;
 
 /// Text and axes.
 const INK: RGBColor = RGBColor(0x22, 0x22, 0x22);
+/// The page itself: a halo that keeps marks readable on bars.
+const PAPER: RGBColor = RGBColor(0xfd, 0xfd, 0xfb);
 /// Grid lines.
 const GRID: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
 
@@ -46,7 +48,8 @@ const COOL: [RGBColor; 5] = [
 const GREY: [RGBColor; 2] = [RGBColor(0x55, 0x55, 0x55), RGBColor(0x99, 0x99, 0x99)];
 
 /// Every colour that a figure uses, with its form on a dark page, for the style sheet.
-pub const STYLE_COLOURS: [(&str, &str); 14] = [
+pub const STYLE_COLOURS: [(&str, &str); 15] = [
+    ("#FDFDFB", "#17191c"),
     ("#222222", "#e4e4e0"),
     ("#E2E2E2", "#3a3d42"),
     ("#D55E00", "#f28238"),
@@ -99,6 +102,15 @@ pub fn looks(group: &Group<'_>) -> Vec<Look> {
     group.arms.iter().map(look).collect()
 }
 
+/// The arms that figures show, with their looks: those with valid figures, all that ran where there is none; never the
+/// control, whose rate is of another world.
+pub(super) fn shown<'g, 'a>(group: &'g Group<'a>) -> Vec<(&'g ArmSummary<'a>, Look)> {
+    let ran = |(arm, _): &(&ArmSummary<'_>, Look)| arm.role != Role::Control && !arm.used.is_empty();
+    let all: Vec<_> = group.arms.iter().zip(looks(group)).filter(ran).collect();
+    let valid: Vec<_> = all.iter().copied().filter(|(arm, _)| arm.is_measured()).collect();
+    if valid.is_empty() { all } else { valid }
+}
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// A drawing in the making.
@@ -147,6 +159,12 @@ impl Canvas<'_> {
 
     fn rule(&self, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> Result<()> {
         self.element(&PathElement::new(vec![from, to], colour.stroke_width(1)))
+    }
+
+    /// A rule with a halo, to be read on any colour.
+    fn mark(&self, from: (i32, i32), to: (i32, i32)) -> Result<()> {
+        self.element(&PathElement::new(vec![from, to], PAPER.stroke_width(3)))?;
+        self.rule(from, to, INK)
     }
 
     fn bar(&self, from: (i32, i32), to: (i32, i32), colour: RGBColor) -> Result<()> {
@@ -264,7 +282,7 @@ mod tests {
 
     #[test]
     fn every_colour_of_a_figure_has_its_dark_form() {
-        let palettes = WARM.iter().chain(&COOL).chain(&GREY).chain([&INK, &GRID]);
+        let palettes = WARM.iter().chain(&COOL).chain(&GREY).chain([&INK, &GRID, &PAPER]);
 
         for colour in palettes {
             let hex = Look { colour: *colour, dashed: false }.hex();
