@@ -183,7 +183,7 @@ mod tests {
     use crate::data::sum_words;
     use faultline::{Layout, Target};
 
-    const CALM: AtomicBool = AtomicBool::new(false);
+    static CALM: AtomicBool = AtomicBool::new(false);
 
     fn wanted(size: Bytes, files: usize) -> Wanted {
         Wanted { size, files, stripe: Bytes::kib(8), seed: 3 }

@@ -27,7 +27,7 @@ supported here; 4 measured, but the measurement is not valid. 130 stopped by the
 
 #[derive(Subcommand)]
 enum Command {
-    Compare(compare::Args),
+    Compare(Box<compare::Args>),
     Report(report::Args),
     Probe(probe::Args),
     List(manual::ListArgs),
@@ -68,7 +68,7 @@ impl From<Exit> for ExitCode {
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Compare(args) => compare::run(args),
+        Command::Compare(args) => compare::run(*args),
         Command::Report(args) => report::run(args),
         Command::Probe(args) => probe::run(args),
         Command::List(args) => manual::list(args),

@@ -84,6 +84,13 @@ impl Worker {
         self.child.wait().map_err(|error| Error::io("wait for the worker", self.child.id().to_string(), error))
     }
 
+    /// Sends it SIGINT.
+    pub fn interrupt(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+    }
+
     /// Ends it at once.
     pub fn kill(&mut self) {
         // It may have ended by itself.

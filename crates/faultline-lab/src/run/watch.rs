@@ -146,8 +146,7 @@ impl Watch<'_> {
         let Arm::Peer(choice) = &order.trial.arm else { return };
         record.timeline.began_ns = began.0;
         record.outcome = Outcome::Done;
-        let read_back =
-            |ended| peer::named(&choice.name).and_then(|peer| (peer.read_back)(&order.trial, &output, ended, record));
+        let read_back = |ended| peer::named(&choice.name).and_then(|peer| (peer.read_back)(&output, ended, record));
         if let Err(error) = self.worker.wait().and_then(read_back) {
             record.outcome = Outcome::Failed(error.to_string());
         }
@@ -167,7 +166,7 @@ impl Watch<'_> {
                 Err(RecvTimeoutError::Disconnected) => return Heard::End,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            self.look_for_stop();
+            self.look_for_stop(record);
             if Instant::now() >= next {
                 self.samples.push(self.observer.read());
                 next += interval;
@@ -175,10 +174,14 @@ impl Watch<'_> {
         }
     }
 
-    fn look_for_stop(&mut self) {
+    fn look_for_stop(&mut self, record: &Record) {
         match self.told_to_stop {
             None if self.session.stop.load(Ordering::Relaxed) => {
+                // A method's worker listens to words; a peer does what every program does.
                 let _ = tell(&mut self.worker, &Word::Stop);
+                if matches!(record.trial.arm, Arm::Peer(_)) {
+                    self.worker.interrupt();
+                }
                 self.told_to_stop = Some(Instant::now());
             }
             Some(when) if when.elapsed() > GRACE => self.worker.kill(),

@@ -54,7 +54,7 @@ impl Cache {
     fn look(&self) -> [Option<u64>; 4] {
         let stats: Result<Vec<CacheStat>, _> = self.files.iter().map(|file| cache::cachestat(file, 0, 0)).collect();
         let Ok(stats) = stats else {
-            let resident = |file: &File| Some(cache::mincore(file, 0, file.metadata().ok()?.len()).ok()?);
+            let resident = |file: &File| cache::mincore(file, 0, file.metadata().ok()?.len()).ok();
             return [self.files.iter().map(resident).sum(), None, None, None];
         };
         let sum = |field: fn(&CacheStat) -> u64| Some(stats.iter().map(field).sum::<u64>() * self.page);

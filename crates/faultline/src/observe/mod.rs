@@ -278,7 +278,11 @@ mod tests {
         let before = observer.read();
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| while !done.load(std::sync::atomic::Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
             for _ in 0..200 {
                 let memory = Mapping::anonymous(16 * PAGE).unwrap();
                 crate::sys::advice::madvise(&memory, 0, 16 * PAGE, crate::sys::advice::Advice::PopulateWrite).unwrap();
