@@ -26,6 +26,8 @@ crate::params! {
     pub struct UringParams {
         /// Transfers kept in flight; 32 saturates most single disks.
         depth: u32 = 32,
+        /// Transfers sent by one system call. 1 leaves the device no gaps; more spares processor time on fast devices.
+        batch: u32 = 1,
         /// O_DIRECT, past the page cache; on, because that is what queues are for.
         direct: Switch = Switch::On,
         /// Register files and buffers with the kernel; on, because it spares looking them up each time.
@@ -67,6 +69,9 @@ fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     if params.depth == 0 || params.depth > 4096 {
         return Err(Error::Invalid(format!("depth={}: legal is 1 to 4096", params.depth)));
     }
+    if params.batch == 0 || params.batch > params.depth {
+        return Err(Error::Invalid(format!("batch={}: legal is 1 to the depth, {}", params.batch, params.depth)));
+    }
     ring::IO_URING.met()?;
     let direct = match params.direct {
         Switch::On => DirectFiles::open(target)?,
@@ -100,22 +105,19 @@ impl Uring {
     fn fit(&mut self, extents: &[Extent]) -> Result<()> {
         let longest = extents.iter().map(|extent| extent.length).max().unwrap_or(0);
         let slot = longest + 2 * self.files.direct.alignment.offset;
-        let fits = longest <= self.queue.options().slot && self.files.direct.alignment.offset == 1
-            || slot <= self.queue.options().slot
-            || self.all_aligned(extents, longest);
+        let aligned = self.files.direct.alignment.offset == 1 || self.all_aligned(extents);
+        let fits = if aligned { longest <= self.queue.options().slot } else { slot <= self.queue.options().slot };
         if !fits || !self.queue.is_ours() {
+            let slot = if aligned { longest } else { slot };
             *self = Uring::new(Arc::clone(&self.files), slot.max(self.queue.options().slot))?.0;
         }
         Ok(())
     }
 
-    /// Whether no extent has to be rounded out beyond a slot.
-    fn all_aligned(&self, extents: &[Extent], longest: usize) -> bool {
+    /// Whether no extent has to be rounded out.
+    fn all_aligned(&self, extents: &[Extent]) -> bool {
         let unit = self.files.direct.alignment.offset as u64;
-        longest <= self.queue.options().slot
-            && extents
-                .iter()
-                .all(|extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit))
+        extents.iter().all(|extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit))
             && self.files.direct.target.files().iter().all(|file| file.start.is_multiple_of(unit))
     }
 
@@ -164,8 +166,15 @@ impl Uring {
         let mut supply = ControlFlow::Continue(());
         let mut error = None;
         let mut ended = Vec::with_capacity(self.work.len());
+        let batch = self.files.params.batch;
         loop {
+            let mut pushed = 0;
             while next < count && supply.is_continue() && !self.free.is_empty() {
+                // The last batch is sent with the call that waits.
+                if pushed == batch {
+                    self.queue.submit()?;
+                    pushed = 0;
+                }
                 let slot = self.free.pop().unwrap_or_default();
                 match begin(self, slot, next).and_then(|flow| self.push(slot, operation).map(|()| flow)) {
                     Ok(flow) => supply = flow,
@@ -178,6 +187,7 @@ impl Uring {
                 }
                 next += 1;
                 in_flight += 1;
+                pushed += 1;
             }
             if in_flight == 0 {
                 return error.map_or(Ok(()), Err);

@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::needs::Missing;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, dealloc};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -69,6 +69,10 @@ fn alignment(file: &File) -> std::result::Result<Alignment, rustix::io::Errno> {
     }
 }
 
+/// A huge page, and the length from which on one is asked for.
+const HUGE: usize = 2 << 20;
+const HUGE_FROM: usize = 512 << 10;
+
 /// Zeroed memory at an aligned address.
 pub struct Block {
     address: NonNull<u8>,
@@ -79,16 +83,29 @@ pub struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
-    /// `length` bytes (at least 1) at a multiple of `alignment` (and of 4096, which spares the kernel a split).
+    /// `length` bytes (at least 1) at a multiple of `alignment` and of 4096. From 512 KiB on they are made of huge pages
+    /// where the system grants them: a transfer into scattered small pages is split where the device takes fewer
+    /// segments (`queue/max_segments`).
     ///
     /// Errors: Io where there is no memory.
     pub fn new(length: usize, alignment: usize) -> Result<Block> {
-        let layout = Layout::from_size_align(length.max(1), alignment.next_power_of_two().max(4096))
+        let unit = if length < HUGE_FROM { 4096 } else { HUGE };
+        let alignment = alignment.next_power_of_two().max(unit);
+        let size = if unit == HUGE { length.next_multiple_of(HUGE) } else { length.max(1) };
+        let layout = Layout::from_size_align(size, alignment)
             .map_err(|_| Error::Invalid(format!("a buffer of {length} bytes aligned to {alignment}")))?;
         // SAFETY: the layout's size is not zero.
-        let address = unsafe { alloc_zeroed(layout) };
+        let address = unsafe { alloc(layout) };
+        if unit == HUGE && !address.is_null() {
+            // SAFETY: the range is ours alone and not in use yet; where the advice is refused, small pages serve.
+            unsafe { libc::madvise(address.cast(), size, libc::MADV_HUGEPAGE) };
+        }
         match NonNull::new(address) {
-            Some(address) => Ok(Block { address, layout }),
+            Some(address) => {
+                // SAFETY: `size` bytes from there on are ours.
+                unsafe { address.write_bytes(0, size) };
+                Ok(Block { address, layout })
+            }
             None => Err(Error::io(format!("get {length} bytes of memory"), "malloc", rustix::io::Errno::NOMEM)),
         }
     }
@@ -132,7 +149,7 @@ mod tests {
         let mut block = Block::new(10, 512).unwrap();
         block.reserve(1 << 20, 512).unwrap();
 
-        assert_eq!(block.bytes().len(), 1 << 20);
+        assert!(block.bytes().len() >= 1 << 20);
         assert_eq!(block.bytes().as_ptr() as usize % 4096, 0);
         assert!(block.bytes().iter().all(|byte| *byte == 0));
     }

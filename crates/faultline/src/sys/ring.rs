@@ -170,6 +170,19 @@ impl Queue {
         }
     }
 
+    /// Sends what was pushed, without waiting.
+    ///
+    /// Errors: Io (the ring is not this thread's, or broken).
+    pub fn submit(&mut self) -> Result<()> {
+        self.enable_here()?;
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            // Tried again with the next call that waits.
+            Err(error) if is_passing(&error) => Ok(()),
+            Err(error) => Err(Error::io("send reads", "io_uring_enter", error)),
+        }
+    }
+
     /// Sends what was pushed and waits until at least one transfer has ended; each that has goes to `ended` with the
     /// bytes transferred or the error. Interruptions are repeated.
     ///
@@ -179,7 +192,7 @@ impl Queue {
         loop {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => break,
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(Error::io("wait for reads", "io_uring_enter", error)),
             }
         }
@@ -217,6 +230,11 @@ impl Queue {
         let length = self.options.slot;
         &mut self.slots.bytes_mut()[slot * length..][..length]
     }
+}
+
+/// An interruption, or a shortage that passes as transfers end.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
 /// The four kinds of entries, until offset and slot are set.
