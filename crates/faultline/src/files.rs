@@ -33,6 +33,8 @@ pub struct Layout {
 #[derive(Debug)]
 pub struct Target {
     files: Vec<TargetFile>,
+    /// Where the only file's range begins, if there is one file.
+    only_start: Option<u64>,
     stripe: u64,
     length: u64,
     writable: bool,
@@ -80,7 +82,8 @@ impl Target {
                 length
             )));
         }
-        Ok(Target { files, stripe, length: used, writable: layout.write })
+        let only_start = if let [only] = files.as_slice() { Some(only.start) } else { None };
+        Ok(Target { files, only_start, stripe, length: used, writable: layout.write })
     }
 
     /// The files in order of their turn.
@@ -110,12 +113,20 @@ impl Target {
     #[inline]
     pub fn locate(&self, extent: Extent) -> Result<(usize, u64)> {
         let Extent { offset, length } = extent;
-        if length == 0 || offset.checked_add(length as u64).is_none_or(|end| end > self.length) {
+        let length = length as u64;
+        if length == 0 || length > self.length || offset > self.length - length {
             return Err(self.outside(extent));
         }
-        if let [only] = self.files.as_slice() {
-            return Ok((0, only.start + offset));
+        match self.only_start {
+            Some(start) => Ok((0, start + offset)),
+            None => self.locate_in_turns(extent),
         }
+    }
+
+    /// Where several files take turns. Kept out of line: the case of one file is short enough to be inlined.
+    #[inline(never)]
+    fn locate_in_turns(&self, extent: Extent) -> Result<(usize, u64)> {
+        let Extent { offset, length } = extent;
         let (turn, within) = (offset / self.stripe, offset % self.stripe);
         if within + length as u64 > self.stripe {
             return Err(self.outside(extent));
@@ -123,6 +134,21 @@ impl Target {
         let count = self.files.len() as u64;
         let index = (turn % count) as usize;
         Ok((index, self.files[index].start + turn / count * self.stripe + within))
+    }
+
+    /// The whole address space from front to end in extents of `length` bytes, shorter where a stripe or the space ends.
+    ///
+    /// Panics where `length` is 0.
+    pub fn pieces(&self, length: usize) -> Vec<Extent> {
+        let stripe = self.stripe().max(1);
+        let mut pieces = Vec::with_capacity((self.length / length as u64) as usize + 1);
+        let mut offset = 0;
+        while offset < self.length {
+            let end = (offset + length as u64).min((offset / stripe + 1) * stripe).min(self.length);
+            pieces.push(Extent { offset, length: (end - offset) as usize });
+            offset = end;
+        }
+        pieces
     }
 
     #[cold]
@@ -198,4 +224,29 @@ fn equal_shares(files: &mut [TargetFile], stripe: u64) -> Result<u64> {
         file.length = share;
     }
     Ok(share * files.len() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    #[test]
+    fn pieces_cover_everything_once_and_stay_within_stripes() {
+        let files = [TestFile::on_disk(10 * PAGE), TestFile::on_disk(10 * PAGE)];
+        let paths: Vec<PathBuf> = files.iter().map(|file| file.path().to_owned()).collect();
+        let layout = Layout { stripe: Bytes(4 * PAGE as u64), ..Layout::default() };
+        let target = Target::open(&paths, &layout).unwrap();
+        for length in [1000, PAGE, 3 * PAGE, 64 * PAGE] {
+            let pieces = target.pieces(length);
+
+            assert!(pieces.iter().all(|piece| piece.length <= length && target.locate(*piece).is_ok()));
+            let mut next = 0;
+            for piece in pieces {
+                assert_eq!(piece.offset, next);
+                next += piece.length as u64;
+            }
+            assert_eq!(next, target.length());
+        }
+    }
 }

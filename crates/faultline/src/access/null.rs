@@ -37,11 +37,16 @@ impl Null {
         Null { target, buffer: vec![0; 4096] }
     }
 
+    #[cold]
+    fn grow(&mut self, length: usize) {
+        self.buffer.resize(length, 0);
+    }
+
     #[inline]
     fn bytes(&mut self, extent: Extent) -> Result<&mut [u8]> {
         self.target.locate(extent)?;
         if self.buffer.len() < extent.length {
-            self.buffer.resize(extent.length, 0);
+            self.grow(extent.length);
         }
         Ok(&mut self.buffer[..extent.length])
     }

@@ -174,7 +174,7 @@ impl Mapping {
     /// - the file covers the range, or the mapping is guarded against SIGBUS ([`super::fault`]).
     #[inline]
     pub unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
-        assert!(at.checked_add(length).is_some_and(|end| end <= self.length), "a slice past the end of its mapping");
+        assert!(length <= self.length && at <= self.length - length, "a slice past the end of its mapping");
         // SAFETY: inside the live mapping by the assertion; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts(self.address.add(at), length) }
     }
@@ -188,7 +188,7 @@ impl Mapping {
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, at: usize, length: usize) -> &mut [u8] {
-        assert!(at.checked_add(length).is_some_and(|end| end <= self.length), "a slice past the end of its mapping");
+        assert!(length <= self.length && at <= self.length - length, "a slice past the end of its mapping");
         // SAFETY: inside the live mapping by the assertion; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.address.add(at), length) }
     }
