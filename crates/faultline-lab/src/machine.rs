@@ -30,7 +30,7 @@ pub fn look(files: &[PathBuf]) -> Machine {
         cgroup: cgroup(),
         hypervisor: hypervisor(&cpuinfo),
         swap_bytes: [kib("SwapTotal") - kib("SwapFree"), kib("SwapTotal")],
-        remarks: remarks(&cpuinfo),
+        remarks: remarks(),
     }
 }
 
@@ -111,11 +111,40 @@ fn hypervisor(cpuinfo: &str) -> String {
     if has_flag { named.to_owned() } else { String::new() }
 }
 
-fn remarks(cpuinfo: &str) -> Vec<String> {
-    let mut remarks: Vec<String> = faultline::observe::hidden_flushes().into_iter().collect();
-    if field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "invlpgb")) {
-        remarks.push("the processor can flush TLBs of others without an interrupt (invlpgb)".to_owned());
+/// What this process may do, as pairs of a name and its value.
+pub fn rights() -> Vec<(&'static str, String)> {
+    let status = text("/proc/self/status");
+    let seccomp = match field(&status, "Seccomp") {
+        Some("0") | None => "none",
+        Some("1") => "strict",
+        Some(_) => "filtered: some system calls may be refused (containers do that to io_uring)",
+    };
+    let mask = field(&status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    let held = CAPABILITIES.iter().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, name)| *name);
+    let held = held.collect::<Vec<_>>().join(", ");
+    let paranoid = text("/proc/sys/kernel/perf_event_paranoid");
+    vec![
+        ("user", rustix::process::geteuid().as_raw().to_string()),
+        ("capabilities", if held.is_empty() { "none of those that help".to_owned() } else { held }),
+        ("seccomp", seccomp.to_owned()),
+        ("perf_event_paranoid", if paranoid.is_empty() { "absent".to_owned() } else { paranoid.trim().to_owned() }),
+        ("locked memory", locked_memory()),
+    ]
+}
+
+/// Capabilities that open facilities to this tool, by their bits (capabilities(7)).
+const CAPABILITIES: &[(u32, &str)] =
+    &[(14, "CAP_IPC_LOCK"), (21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
+fn locked_memory() -> String {
+    match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
+        Some(bytes) => faultline::Bytes(bytes).rounded(),
+        None => "unlimited".to_owned(),
     }
+}
+
+fn remarks() -> Vec<String> {
+    let mut remarks: Vec<String> = faultline::observe::hidden_flushes().into_iter().collect();
     if let Some(limit) = crate::place::inherited_limit() {
         remarks.push(format!("started under a memory limit of {}", limit.rounded()));
     }

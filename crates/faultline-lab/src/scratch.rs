@@ -2,7 +2,7 @@
 
 use crate::data::{Content, PAGE};
 use faultline::sys::cache;
-use faultline::{Bytes, Error, Extent, Result};
+use faultline::{Bytes, Error, Extent, Missing, Need, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, statfs};
 use std::fs::File;
 use std::io::Write;
@@ -15,6 +15,16 @@ const PIECE: usize = 1 << 20;
 
 /// File systems in memory, by the magic number of statfs(2): they have no cold state and no device.
 const IN_MEMORY: &[(i64, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58f6, "ramfs"), (0x9584_58f6, "hugetlbfs")];
+
+/// A disk for made files.
+pub const DISK: Need = Need {
+    name: "test data",
+    summary: "a directory on a disk with room for the gigabyte that compare makes",
+    probe: || {
+        let found = directory(None, Bytes::gib(1)).map(|dir| dir.display().to_string());
+        found.map_err(|error| Missing::new("test data", error.to_string(), ""))
+    },
+};
 
 /// Made files, open; dropping it removes them, and so does the end of the process however it comes.
 pub struct Scratch {
