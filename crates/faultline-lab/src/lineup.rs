@@ -5,7 +5,7 @@ use crate::trial::{Arm, Choice, Direction};
 use faultline::access;
 use faultline::{Error, Given, Result};
 
-/// The usual arms: the control, mmap with each hint, explicit I/O, and the peers.
+/// The usual methods: the control, mmap with each hint, explicit I/O.
 pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
     let mmap = |advice: &str| Choice::plain("mmap").with("advice", advice);
     let uring = |direct: &str| Choice::plain("uring").with("depth", iodepth).with("direct", direct);
@@ -19,8 +19,12 @@ pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
         uring("off"),
         uring("on"),
     ]);
-    let peers = peer::ALL.iter().map(|peer| Arm::Peer(Choice::plain(peer.name)));
-    methods.map(Arm::Method).chain(peers).collect()
+    methods.map(Arm::Method).collect()
+}
+
+/// Each peer with its defaults.
+pub fn peers() -> Vec<Arm> {
+    peer::ALL.iter().map(|peer| Arm::Peer(Choice::plain(peer.name))).collect()
 }
 
 /// Reads `mmap:advice=random,populate=read` or `fio:engine=libaio`. A uring without a depth gets `iodepth`.

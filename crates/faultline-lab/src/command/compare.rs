@@ -37,6 +37,16 @@ pub struct Args {
     quiet: bool,
 }
 
+impl Args {
+    /// The job file, where the only file named is one.
+    pub fn job_file(&self) -> Option<&Path> {
+        match self.files.as_slice() {
+            [only] if only.extension().is_some_and(|extension| extension == "fio") => Some(only),
+            _ => None,
+        }
+    }
+}
+
 /// How results are shown.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Output {

@@ -8,7 +8,9 @@ mod probe;
 mod report;
 mod worker;
 
+use crate::jobfile;
 use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +18,7 @@ use std::sync::atomic::AtomicBool;
 /// Measures how a file is reached fastest on this machine, and shows why.
 #[derive(Parser)]
 #[command(name = "faultline", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = EXIT_CODES, args_override_self = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -67,15 +69,11 @@ impl From<Exit> for ExitCode {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Compare(args) => compare::run(*args),
-        Command::Report(args) => report::run(args),
-        Command::Probe(args) => probe::run(args),
-        Command::List(args) => manual::list(args),
-        Command::Completions(args) => manual::completions(args, &mut Cli::command()),
-        Command::Man(args) => manual::man(args, Cli::command()),
-        Command::Worker(args) => worker::run(args),
+    let command = match Cli::parse().command {
+        Command::Compare(args) => with_job_file(args),
+        other => Ok(other),
     };
+    let result = command.and_then(run);
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -85,6 +83,29 @@ pub fn main() -> ExitCode {
                 _ => ExitCode::from(2),
             }
         }
+    }
+}
+
+/// The words of a job file go before the user's own, which win where both say something.
+fn with_job_file(args: Box<compare::Args>) -> faultline::Result<Command> {
+    let Some(path) = args.job_file() else { return Ok(Command::Compare(args)) };
+    let from_job = jobfile::words(path)?;
+    let mut own: Vec<OsString> = std::env::args_os().collect();
+    own.retain(|word| word.as_os_str() != path.as_os_str());
+    let at = own.iter().position(|word| word == "compare").map_or(own.len(), |at| at + 1);
+    own.splice(at..at, from_job.into_iter().map(OsString::from));
+    Ok(Cli::parse_from(own).command)
+}
+
+fn run(command: Command) -> faultline::Result<Exit> {
+    match command {
+        Command::Compare(args) => compare::run(*args),
+        Command::Report(args) => report::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::List(args) => manual::list(args),
+        Command::Completions(args) => manual::completions(args, &mut Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
+        Command::Worker(args) => worker::run(args),
     }
 }
 

@@ -80,6 +80,9 @@ pub struct Options {
     /// [default: all that fit]
     #[arg(long, short, value_name = "NAME", help_heading = "Conditions")]
     pub method: Vec<String>,
+    /// A peer with its parameters, beside the methods: fio[:key=value,...], see `faultline list peers`
+    #[arg(long, value_name = "NAME", conflicts_with = "no_peer", help_heading = "Conditions")]
+    pub peer: Vec<String>,
     /// Leave out the peers (fio)
     #[arg(long, help_heading = "Conditions")]
     pub no_peer: bool,
@@ -153,13 +156,18 @@ impl Options {
     ///
     /// Errors: Invalid for an unknown name or parameter.
     pub fn arms(&self) -> Result<Vec<Arm>> {
-        let arms = if self.method.is_empty() {
-            lineup::usual(self.direction(), self.iodepth)
-        } else {
-            self.method.iter().map(|text| lineup::arm(text, self.iodepth)).collect::<Result<Vec<_>>>()?
+        let named =
+            |texts: &[String]| texts.iter().map(|text| lineup::arm(text, self.iodepth)).collect::<Result<Vec<_>>>();
+        let methods = match self.method.as_slice() {
+            [] => lineup::usual(self.direction(), self.iodepth),
+            texts => named(texts)?,
+        };
+        let peers = match (self.peer.as_slice(), self.method.as_slice()) {
+            ([], []) => lineup::peers(),
+            (texts, _) => named(texts)?,
         };
         let stays = |arm: &Arm| !self.no_peer || matches!(arm, Arm::Method(_));
-        let arms: Vec<Arm> = arms.into_iter().filter(stays).collect();
+        let arms: Vec<Arm> = methods.into_iter().chain(peers).filter(stays).collect();
         if arms.is_empty() {
             return Err(Error::Invalid("--no-peer leaves nothing to compare; name a --method".to_owned()));
         }
