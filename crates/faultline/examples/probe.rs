@@ -3,7 +3,7 @@
 //!     cargo run --release -p faultline --example probe
 
 fn main() {
-    for need in faultline::needs::ALL {
+    for need in faultline::NEEDS {
         match (need.probe)() {
             Ok(found) => println!("yes  {:16} {} ({found})", need.name, need.summary),
             Err(missing) => println!("no   {:16} {missing}", need.name),

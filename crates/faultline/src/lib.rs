@@ -21,3 +21,12 @@ pub use files::{Extent, Layout, Target};
 pub use needs::{Missing, Need};
 pub use params::Given;
 pub use units::{Bytes, Nanos};
+
+/// Every facility that something of this library can use, for telling what is here.
+pub const NEEDS: &[&Need] = &[
+    &sys::ring::IO_URING,
+    &sys::cache::CACHESTAT,
+    &observe::tlb::TLB_FLUSH,
+    &observe::pressure::PSI,
+    &observe::hardware::HARDWARE,
+];

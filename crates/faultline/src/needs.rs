@@ -1,6 +1,5 @@
 //! What a part of this project needs from the machine, as values that can be probed and explained.
 
-use crate::sys;
 use std::fmt;
 
 /// A facility of the kernel, the machine or the user's rights.
@@ -48,12 +47,3 @@ impl Need {
         (self.probe)().map(drop)
     }
 }
-
-/// Every need that something of this library declares.
-pub const ALL: &[&Need] = &[
-    &sys::ring::IO_URING,
-    &sys::cache::CACHESTAT,
-    &crate::observe::tlb::TLB_FLUSH,
-    &crate::observe::pressure::PSI,
-    &crate::observe::hardware::HARDWARE,
-];

@@ -90,8 +90,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let source = source(&args, &stop, &bars)?;
     let (arms, workload, limits) = comparison_without_data;
     let mut machine = machine::look(&source.data.files);
-    let memory_bytes = memory(options, &source, &mut machine)?;
-    let trial = Trial {
+    let mut trial = Trial {
         data: source.data.clone(),
         workload,
         direction: options.direction(),
@@ -100,12 +99,13 @@ pub fn run(args: Args) -> Result<Exit> {
         threads: options.numjobs,
         iodepth: options.iodepth,
         limits,
-        memory_bytes,
+        memory_bytes: None,
         cache: options.cache,
         seed: options.randseed,
         interval_ns: options.interval.0.max(1_000_000),
         repetition: 0,
     };
+    trial.memory_bytes = memory(options, &trial, &mut machine)?;
     check_trial(&trial)?;
     let session = run::Session { name: session_name(), machine, stop: &stop };
     let comparison = Comparison { trial, arms, repetitions: options.runs };
@@ -217,11 +217,14 @@ fn made(options: &Options, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
 }
 
 /// The memory limit in force; where none can be made, the reason goes into the machine's remarks and so into the table.
-fn memory(options: &Options, source: &Source, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
+fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
     let limit = match options.memory {
         Some(Memory::Unlimited) => return Ok(None),
         Some(Memory::Limit(limit)) => limit,
-        None if source.data.content_seed.is_some() => Bytes(source.data.size_bytes / 4),
+        None if trial.data.content_seed.is_some() => {
+            let least = place::smallest_limit(trial).0.next_multiple_of(1 << 20);
+            Bytes((trial.data.size_bytes / 4).max(least))
+        }
         None => return Ok(None),
     };
     match MemoryLimit::create(limit) {
@@ -295,10 +298,12 @@ fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
     let spoiled = records.iter().any(|record| record.spoiled().next().is_some());
     let done = records.iter().filter(real).any(|record| record.outcome == Outcome::Done);
     let missing = records.iter().filter(real).any(|record| matches!(record.outcome, Outcome::Missing(_)));
+    let only_control = records.iter().all(|record| !real(&record));
     let failed = records.iter().any(|record| matches!(record.outcome, Outcome::Failed(_)));
     match (spoiled, done, missing, failed) {
         (true, ..) => Exit::Invalid,
         (_, true, ..) => Exit::Ok,
+        _ if only_control && !failed => Exit::Ok,
         (_, false, true, false) => Exit::Unsupported,
         (_, false, ..) => Exit::No,
     }

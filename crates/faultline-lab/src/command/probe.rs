@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<Exit> {
 fn needs() -> Vec<&'static Need> {
     let own: [&'static Need; 2] = [&place::MEMORY_LIMIT, &scratch::DISK];
     let peers = peer::ALL.iter().flat_map(|peer| peer.needs.iter().copied());
-    faultline::needs::ALL.iter().copied().chain(own).chain(peers).collect()
+    faultline::NEEDS.iter().copied().chain(own).chain(peers).collect()
 }
 
 fn document(found: &[Found], machine: &Machine) -> serde_json::Value {

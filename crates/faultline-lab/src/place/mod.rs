@@ -243,9 +243,14 @@ mod tests {
         let Some(limit) = limited("a_reader_of_much_stays_within_the_limit", Bytes::mib(32)) else { return };
         let path = format!("/var/tmp/faultline-place-{}", std::process::id());
 
-        let status =
-            run_in(&limit, &format!("dd if=/dev/zero of={path} bs=1M count=128 2>/dev/null; cat {path}; rm {path}"));
+        let file = fs::File::create(&path).unwrap();
+        std::io::Write::write_all(&mut &file, &vec![1; 128 << 20]).unwrap();
+        file.sync_all().unwrap();
+        faultline::sys::cache::fadvise(&file, 0, 0, faultline::sys::cache::FileAdvice::DontNeed).unwrap();
 
+        let status = run_in(&limit, &format!("cat {path}"));
+
+        fs::remove_file(&path).unwrap();
         assert!(status.success());
         let peak = fs::read_to_string(limit.group.join("memory.max_usage_in_bytes"))
             .or_else(|_| fs::read_to_string(limit.group.join("memory.peak")))

@@ -1,6 +1,6 @@
 //! The conditions for believing a run, each looked at from the record's own evidence.
 
-use crate::record::{Answer, Finding, Gate, Record};
+use crate::record::{Answer, Finding, Gate, Phase, Record};
 use crate::trial::{Arm, CacheState, Direction};
 use faultline::Bytes;
 
@@ -116,12 +116,20 @@ fn swap(record: &Record) -> Option<Gate> {
     }
 }
 
+/// Time between the readings of the counters: the phase's own, but a peer's from its start to its end.
+fn observed_ns(record: &Record, phase: &Phase) -> u64 {
+    match record.trial.arm {
+        Arm::Method(_) => phase.wall_ns,
+        Arm::Peer(_) => record.timeline.at_ns.last().map_or(phase.wall_ns, |last| *last as u64).max(phase.wall_ns),
+    }
+}
+
 /// Processor time of others while this ran, as a share of all processors' time.
 fn busy(record: &Record) -> Option<Gate> {
     let phase = record.phase("visit")?;
     let machine = visited(record, "machine_busy_ns")?;
     let own = visited(record, "user_ns")? + visited(record, "system_ns")?;
-    let available = phase.wall_ns as f64 * f64::from(record.machine.cpus);
+    let available = observed_ns(record, phase) as f64 * f64::from(record.machine.cpus);
     let share = machine.saturating_sub(own) as f64 / available.max(1.0);
     let (noted, spoiled) = BUSY;
     let finding = match share {
@@ -139,7 +147,7 @@ fn busy(record: &Record) -> Option<Gate> {
 fn stolen(record: &Record) -> Option<Gate> {
     let phase = record.phase("visit")?;
     let stolen = visited(record, "machine_steal_ns")?;
-    let share = stolen as f64 / (phase.wall_ns as f64 * f64::from(record.machine.cpus)).max(1.0);
+    let share = stolen as f64 / (observed_ns(record, phase) as f64 * f64::from(record.machine.cpus)).max(1.0);
     let finding = if share >= STOLEN { Finding::Noted } else { Finding::Fine };
     gate("steal", finding, format!("the hypervisor took {:.0} % of the processors away", share * 100.0))
 }
