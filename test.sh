@@ -25,6 +25,13 @@ fi
 
 cargo fmt --check
 cargo clippy --workspace --all-targets --locked -- -D warnings
-cargo test --workspace --locked
+log=${CARGO_TARGET_DIR:-target}/tests.log
+mkdir -p "$(dirname "$log")"
+cargo test --workspace --locked -- --show-output >"$log" 2>&1 || {
+    cat "$log"
+    exit 1
+}
+grep '^test result' "$log"
+grep SKIPPED "$log" || echo "no test was skipped"
 cargo doc --workspace --no-deps --locked --quiet
 cargo run --release --locked -- compare --quiet

@@ -75,7 +75,7 @@ fn lines(kind: Kind) -> Vec<Line> {
         Kind::Workloads => workload::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Peers => peer::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Counters => {
-            let all = observe::ALL.iter().flat_map(|source| source.counters);
+            let all = observe::ALL.iter().flat_map(|source| source.counters).chain(observe::MAPPED);
             all.map(|it| line(it.name, &format!("{} [{:?}, {:?}]", it.doc, it.scope, it.unit), Vec::new())).collect()
         }
     }

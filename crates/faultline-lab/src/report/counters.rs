@@ -35,10 +35,16 @@ pub const SCANNED_DIRECT: &str = "pgscan_direct";
 pub const RECLAIMED_KSWAPD: &str = "pgsteal_kswapd";
 /// Pages that allocating threads freed themselves.
 pub const RECLAIMED_DIRECT: &str = "pgsteal_direct";
+/// Pages reclaimed from the cgroup; reclaim at a cgroup's limit is not in the machine's counts.
+pub const RECLAIMED_CGROUP: &str = "cgroup_reclaimed_pages";
 /// Evicted file pages that were needed again.
 pub const REFAULTS: &str = "workingset_refault_file";
 /// Memory charged to the cgroup.
 pub const CGROUP_BYTES: &str = "cgroup_usage_bytes";
+/// Bytes of the files in the process's page table at the end of the visit.
+pub const MAPPED: &str = "mapped_resident_bytes";
+/// Of these, by huge entries.
+pub const MAPPED_HUGE: &str = "mapped_huge_bytes";
 /// Bytes of the files in the page cache.
 pub const CACHED_BYTES: &str = "cached_bytes";
 
@@ -54,4 +60,20 @@ pub fn growth(record: &Record, name: &str) -> Option<u64> {
 /// The sum of what these counters grew by; `None` where none of them is there.
 pub fn growth_of_any(record: &Record, names: &[&str]) -> Option<u64> {
     names.iter().filter_map(|name| growth(record, name)).reduce(u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_counter_named_here_is_counted_somewhere() {
+        let counted =
+            faultline::observe::ALL.iter().flat_map(|source| source.counters).chain(faultline::observe::MAPPED);
+        let counted: Vec<&str> = counted.map(|counter| counter.name).collect();
+        let own = include_str!("counters.rs").lines().filter_map(|line| line.strip_prefix("pub const "));
+        for line in own {
+            let name = line.split('"').nth(1).unwrap();
+
+            assert!(counted.contains(&name), "nothing counts {name}");
+        }
+    }
 }

@@ -166,6 +166,18 @@ pub const REFAULTS: Formula = Formula {
     of: |record| each(record, &[counters::REFAULTS]),
 };
 
+/// Share of the mapped bytes that huge entries map.
+pub const HUGE_SHARE: Formula = Formula {
+    name: "huge_page_share",
+    title: "huge pages",
+    says: "bytes mapped by 2 MiB entries / bytes mapped, at the end of the visit (/proc/PID/smaps)",
+    number: words::percent,
+    of: |record| {
+        let mapped = counters::growth(record, counters::MAPPED)?;
+        per(counters::growth(record, counters::MAPPED_HUGE)? as f64, mapped as f64)
+    },
+};
+
 /// Every formula, in the order of the page's tables.
 pub const ALL: &[&Formula] = &[
     &THROUGHPUT,
@@ -183,6 +195,7 @@ pub const ALL: &[&Formula] = &[
     &SHOOTDOWN_RATE,
     &REFAULTS,
     &SWITCHES,
+    &HUGE_SHARE,
 ];
 
 /// Whether this is the arm that does nothing, whose time is the harness's own.

@@ -183,7 +183,8 @@ impl Evidence {
         Evidence {
             shootdowns: mean(&[counters::SHOOTDOWNS]),
             reclaimed: series::reclaim(record).mean_from(from_s),
-            direct: mean(&[counters::RECLAIMED_DIRECT]),
+            // At the limit of a cgroup the threads themselves reclaim.
+            direct: mean(&[counters::RECLAIMED_CGROUP]).or_else(|| mean(&[counters::RECLAIMED_DIRECT])),
             refaults: mean(&[counters::REFAULTS]),
             cpus: record.machine.cpus,
         }

@@ -73,8 +73,13 @@ pub fn full_at(record: &Record) -> Option<f64> {
     }
 }
 
-/// Pages freed a second, by kswapd and by the allocating threads; pages looked at where freed ones are not counted.
+/// Pages freed a second: from the cgroup, where there is a limit; else by kswapd and by the allocating threads; pages
+/// looked at where freed ones are not counted.
 pub fn reclaim(record: &Record) -> Series {
+    let from_cgroup = rate(record, &[counters::RECLAIMED_CGROUP]);
+    if record.trial.memory_bytes.is_some() && !from_cgroup.is_empty() {
+        return from_cgroup;
+    }
     let freed = rate(record, &[counters::RECLAIMED_KSWAPD, counters::RECLAIMED_DIRECT]);
     if freed.is_empty() { rate(record, &[counters::SCANNED_KSWAPD, counters::SCANNED_DIRECT]) } else { freed }
 }

@@ -8,10 +8,11 @@ use crate::run::message::{Ended, Order, Said, Word};
 use crate::run::worker::GRACE;
 use crate::run::{Session, page_cache};
 use crate::trial::Arm;
-use faultline::observe::{Kind, Observer, Scene, Snapshot};
+use faultline::observe::{self, Kind, Observer, Scene, Snapshot};
 use faultline::{Error, Result, Target};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -65,6 +66,11 @@ pub(super) fn watch(
     Ok(())
 }
 
+/// A path with its links resolved; a descriptor's link may lead to a name that is gone.
+fn shown_path(path: &Path) -> PathBuf {
+    path.canonicalize().or_else(|_| path.read_link()).unwrap_or_else(|_| path.to_owned())
+}
+
 /// One JSON line to the worker.
 fn tell(worker: &mut Worker, line: &impl serde::Serialize) -> Result<()> {
     let mut text =
@@ -108,10 +114,11 @@ impl Watch<'_> {
                     self.go();
                 }
                 Heard::Said(Said::Phase { name, began_ns, wall_ns }) => {
+                    let mut counters = self.boundary();
                     if name == "visit" {
                         self.after_visit(record);
+                        counters.extend(self.mapped(record));
                     }
-                    let counters = self.boundary();
                     record.phases.push(Phase { name, began_ns, wall_ns, counters });
                     self.go();
                 }
@@ -216,6 +223,20 @@ impl Watch<'_> {
         let target = Target::open(&record.trial.data.files, &record.trial.layout());
         record.cache.resident_after_bytes =
             target.ok().and_then(|target| page_cache::evidence(&target).resident_before_bytes);
+    }
+
+    /// The page sizes that the trial's files are mapped by; nothing where none is.
+    fn mapped(&self, record: &Record) -> Vec<(String, u64)> {
+        // Paths as the kernel shows them: files without a name have one there, too.
+        let shown: Vec<String> =
+            record.trial.data.files.iter().map(|path| shown_path(path).to_string_lossy().into_owned()).collect();
+        match observe::mapped_sizes(self.worker.pid(), |path| shown.iter().any(|own| own == path)) {
+            Ok(sizes) if sizes.resident_bytes > 0 => {
+                let values = [sizes.resident_bytes, sizes.huge_bytes()];
+                observe::MAPPED.iter().map(|counter| counter.name.to_owned()).zip(values).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn done(&mut self, ended: Ended, record: &mut Record) {

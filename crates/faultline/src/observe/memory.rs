@@ -15,6 +15,11 @@ pub(super) const SOURCE: Source = Source {
         level("cgroup_mapped_bytes", "of the page cache, mapped by a process"),
         total("cgroup_limit_hits", "times the group met its limit (v1 failcnt, v2 events max)"),
         total("cgroup_refault_pages", "evicted file pages of the group that were needed again"),
+        total(
+            "cgroup_reclaimed_pages",
+            "pages reclaimed from the group (v2 stat pgsteal; v1 stat pgpgout, which counts what was freed, too, and a \
+             large folio once)",
+        ),
     ],
     open,
 };
@@ -34,6 +39,7 @@ struct Names {
     file: &'static str,
     anon: &'static str,
     mapped: &'static str,
+    reclaimed: &'static str,
 }
 
 const V1: Names = Names {
@@ -42,10 +48,17 @@ const V1: Names = Names {
     file: "total_cache",
     anon: "total_rss",
     mapped: "total_mapped_file",
+    reclaimed: "total_pgpgout",
 };
 
-const V2: Names =
-    Names { usage: "memory.current", hits: "memory.events", file: "file", anon: "anon", mapped: "file_mapped" };
+const V2: Names = Names {
+    usage: "memory.current",
+    hits: "memory.events",
+    file: "file",
+    anon: "anon",
+    mapped: "file_mapped",
+    reclaimed: "pgsteal",
+};
 
 struct Memory {
     usage: Live,
@@ -84,6 +97,7 @@ impl Reading for Memory {
         // Version 1 counts the group and those below it as total_; before 5.9 there was one count for both kinds.
         let refaults = ["total_workingset_refault_file", "workingset_refault_file", "workingset_refault"];
         values[5] = refaults.iter().find_map(|key| proc::number(stat, key));
+        values[6] = proc::number(stat, self.names.reclaimed);
     }
 }
 
@@ -98,15 +112,18 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         fs::write(dir.join("memory.current"), "8192\n").unwrap();
         fs::write(dir.join("memory.events"), "low 0\nhigh 0\nmax 17\noom 0\noom_kill 0\n").unwrap();
-        fs::write(dir.join("memory.stat"), "anon 1000\nfile 7000\nfile_mapped 3000\nworkingset_refault_file 5\n")
-            .unwrap();
+        fs::write(
+            dir.join("memory.stat"),
+            "anon 1000\nfile 7000\nfile_mapped 3000\nworkingset_refault_file 5\npgsteal 9\n",
+        )
+        .unwrap();
         let scene = Scene { cgroup: Some(CgroupDir::V2(dir.clone())), ..Scene::default() };
         let mut reading = open(&scene).unwrap();
 
-        let mut values = [None; 6];
+        let mut values = [None; 7];
         reading.read(&mut values);
 
         fs::remove_dir_all(dir).unwrap();
-        assert_eq!(values, [Some(8192), Some(7000), Some(1000), Some(3000), Some(17), Some(5)]);
+        assert_eq!(values, [Some(8192), Some(7000), Some(1000), Some(3000), Some(17), Some(5), Some(9)]);
     }
 }

@@ -179,6 +179,25 @@ impl Observer {
     }
 }
 
+/// What [`mapped_sizes`] tells, as counters; too dear to be read on a timeline, so no [`Source`] has them.
+pub const MAPPED: &[Counter] = &[
+    Counter {
+        name: "mapped_resident_bytes",
+        unit: Unit::Bytes,
+        scope: Scope::Process,
+        kind: Kind::Level,
+        doc: "bytes of the files mapped and present in the process's page table at the end of the visit (smaps Rss)",
+    },
+    Counter {
+        name: "mapped_huge_bytes",
+        unit: Unit::Bytes,
+        scope: Scope::Process,
+        kind: Kind::Level,
+        doc: "of these, mapped by huge entries of 2 MiB (smaps FilePmdMapped, ShmemPmdMapped, AnonHugePages); folios \
+              smaller than that are not told apart from pages",
+    },
+];
+
 /// Page sizes that the process's mappings of files got whose path `wanted` accepts.
 ///
 /// Reads /proc/PID/smaps, which walks the page tables: milliseconds for each mapped GiB, during which the process may

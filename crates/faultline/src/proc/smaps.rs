@@ -13,6 +13,13 @@ pub struct MappedSizes {
     pub anonymous_huge_bytes: u64,
 }
 
+impl MappedSizes {
+    /// Mapped by huge entries, of whatever kind.
+    pub fn huge_bytes(&self) -> u64 {
+        self.file_huge_bytes + self.shared_huge_bytes + self.anonymous_huge_bytes
+    }
+}
+
 /// Adds up the mappings whose path `wanted` accepts.
 pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
     let mut sizes = MappedSizes::default();

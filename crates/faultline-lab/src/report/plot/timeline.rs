@@ -47,13 +47,7 @@ const KINDS: [Kind; 5] = [
         ticks: byte_ticks,
         label: words::bytes,
     },
-    Kind {
-        title: "pages reclaimed per second, by kswapd and by the threads themselves",
-        height: LOW,
-        of: series::reclaim,
-        ticks,
-        label: tick_label,
-    },
+    Kind { title: "pages reclaimed per second", height: LOW, of: series::reclaim, ticks, label: tick_label },
 ];
 
 struct Panel {
