@@ -60,6 +60,9 @@ pub fn named(conditions: &[(&'static str, String)], name: &str) -> String {
     conditions.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap_or_default()
 }
 
+/// The interval of a timeline where none is asked for.
+const USUAL_INTERVAL_NS: u64 = 250_000_000;
+
 /// The command that repeats the measurement on the same files (made files: on files made the same way).
 pub fn command(group: &Group<'_>) -> String {
     let trial = group.trial;
@@ -68,12 +71,17 @@ pub fn command(group: &Group<'_>) -> String {
         Some(_) => words.push(format!("--nrfiles {}", trial.data.files.len())),
         None => words.extend(trial.data.files.iter().map(|path| quoted(&path.to_string_lossy()))),
     }
+    if trial.data.files.len() > 1 {
+        words.push(format!("--stripe {}", Bytes(trial.data.stripe_bytes)));
+    }
+    words.extend((trial.data.offset_bytes > 0).then(|| format!("--offset {}", Bytes(trial.data.offset_bytes))));
     words.extend([format!("--size {}", Bytes(trial.data.size_bytes)), format!("--bs {}", Bytes(trial.block_bytes))]);
     let given: Vec<String> = trial.workload.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let colon = if given.is_empty() { "" } else { ":" };
     words.push(quoted(&format!("--workload={}{colon}{}", trial.workload.name, given.join(","))));
     if trial.direction == Direction::Write {
         words.push("--rw randwrite".to_owned());
+        words.extend(trial.data.content_seed.is_none().then(|| "--allow-overwrite".to_owned()));
     }
     words.push(format!("--cache {} --numjobs {} --iodepth {}", trial.cache, trial.threads, trial.iodepth));
     words.extend(trial.memory_bytes.map(|limit| format!("--memory {}", Bytes(limit))));
@@ -82,6 +90,7 @@ pub fn command(group: &Group<'_>) -> String {
     words.extend(trial.limits.time_based.then(|| "--time-based".to_owned()));
     words.extend(group.arms.iter().map(|arm| quoted(&format!("--method={}", typed(&arm.records[0].trial.arm)))));
     words.push(format!("--runs {} --randseed {}", group.repetitions, trial.seed));
+    words.extend((trial.interval_ns != USUAL_INTERVAL_NS).then(|| format!("--interval {}", Nanos(trial.interval_ns))));
     words.join(" ")
 }
 
