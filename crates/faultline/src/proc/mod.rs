@@ -4,6 +4,7 @@
 
 pub mod diskstats;
 pub mod interrupts;
+pub mod maps;
 pub mod pressure;
 pub mod smaps;
 pub mod stat;

@@ -10,3 +10,4 @@ pub mod map;
 pub mod perf;
 pub mod read;
 pub mod ring;
+pub mod samples;

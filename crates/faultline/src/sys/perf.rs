@@ -1,4 +1,4 @@
-//! perf_event_open(2), as much of it as counting needs.
+//! perf_event_open(2), as much of it as counting needs; what samples need is in `samples`.
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -7,13 +7,13 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Size of the attribute structure in its first published form; kernels accept every known size.
-const ATTR_SIZE_VER5: u32 = 112;
+pub(super) const ATTR_SIZE_VER5: u32 = 112;
 
 /// Count disabled until enabled; count threads and children started later; leave out the kernel; leave out the
 /// hypervisor. Bits of perf_event_attr.
-const INHERIT: u64 = 1 << 1;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+pub(super) const INHERIT: u64 = 1 << 1;
+pub(super) const EXCLUDE_KERNEL: u64 = 1 << 5;
+pub(super) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 
 /// Values come with the time enabled and the time running, to scale counters that had to share the hardware.
 const READ_TIMES: u64 = 1 | 2;
@@ -24,26 +24,41 @@ const SET_FILTER: libc::c_ulong = 0x4008_2406;
 /// perf_event_attr of linux/perf_event.h, as far as version 5.
 #[repr(C)]
 #[derive(Default)]
-struct Attr {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clock_id: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
-    sample_max_stack: u16,
-    reserved: u16,
+pub(super) struct Attr {
+    pub(super) kind: u32,
+    pub(super) size: u32,
+    pub(super) config: u64,
+    pub(super) sample_period: u64,
+    pub(super) sample_type: u64,
+    pub(super) read_format: u64,
+    pub(super) flags: u64,
+    pub(super) wakeup_events: u32,
+    pub(super) breakpoint_type: u32,
+    pub(super) config1: u64,
+    pub(super) config2: u64,
+    pub(super) branch_sample_type: u64,
+    pub(super) sample_regs_user: u64,
+    pub(super) sample_stack_user: u32,
+    pub(super) clock_id: i32,
+    pub(super) sample_regs_intr: u64,
+    pub(super) aux_watermark: u32,
+    pub(super) sample_max_stack: u16,
+    pub(super) reserved: u16,
+}
+
+/// perf_event_open(2) for the thread `thread` on processor `cpu`, or on any (-1).
+pub(super) fn open(attr: &Attr, thread: u32, cpu: i32) -> io::Result<OwnedFd> {
+    let close_on_exec = 8u64; // PERF_FLAG_FD_CLOEXEC
+    let thread = thread as libc::pid_t;
+    // SAFETY: the attribute is live and as long as its size says; the others are plain numbers.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(attr), thread, cpu, -1i32, close_on_exec)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// What is counted.
@@ -91,16 +106,7 @@ impl Count {
             flags: INHERIT | EXCLUDE_HYPERVISOR | exclude,
             ..Attr::default()
         };
-        let close_on_exec = 8u64; // PERF_FLAG_FD_CLOEXEC
-        // SAFETY: the attribute is live and as long as its size says; the others are plain numbers.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_perf_event_open, &raw const attr, pid as libc::pid_t, -1i32, -1i32, close_on_exec)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-        Ok(Count { fd: unsafe { OwnedFd::from_raw_fd(fd as i32) } })
+        open(&attr, pid, -1).map(|fd| Count { fd })
     }
 
     /// Counts only the tracepoint's events for which `filter` holds, such as `reason == 1`.
