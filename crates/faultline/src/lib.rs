@@ -29,4 +29,5 @@ pub const NEEDS: &[&Need] = &[
     &observe::tlb::TLB_FLUSH,
     &observe::pressure::PSI,
     &observe::hardware::HARDWARE,
+    &observe::sampler::FAULT_SAMPLES,
 ];

@@ -9,8 +9,11 @@ mod faults;
 pub mod hardware;
 mod io;
 mod memory;
+pub mod pattern;
+pub mod places;
 pub mod pressure;
 mod reclaim;
+pub mod sampler;
 pub mod tlb;
 
 use crate::needs::{Missing, Need};
