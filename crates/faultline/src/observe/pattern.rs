@@ -1,1 +1,380 @@
-//! x
+//! The order in which a program reaches a file, told from its page faults.
+//!
+//! Faults are not accesses: one fault maps the cached pages around it (fault-around, 64 KiB), so a sequential scan faults
+//! every 64 KiB, and what is mapped never faults again. A stride of at most that much looks the same as a scan, and is
+//! called one; for reading ahead the difference does not matter.
+//!
+//! Plain functions of (thread, offset), in order of time.
+
+use std::collections::HashMap;
+
+/// Bytes that one fault maps at most, where the kernel's default is in force (mm/memory.c, fault_around_bytes).
+pub const FAULT_AROUND: u64 = 64 << 10;
+
+/// Accesses below which nothing is said.
+pub const FEWEST: usize = 16;
+
+/// Streams that one thread may interleave, at most.
+const MOST_STREAMS: usize = 16;
+
+/// Share of the steps that must agree, for a pattern to be named.
+const ENOUGH: f64 = 0.6;
+
+/// Share by which more streams must explain more: a multiple of a stride is a stride, too, and regular noise hides in it.
+const CLEARLY_MORE: f64 = 0.15;
+
+/// Share of the accesses that the hot tenth of the touched blocks must get.
+const HOT: f64 = 0.5;
+
+/// A scan may step over what others mapped already; so many times [`FAULT_AROUND`].
+const LONGEST_STEP: u64 = 4;
+
+/// Latest accesses of a thread that are looked at; keeps the cost bounded.
+const WINDOW: usize = 8192;
+
+/// One fault in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Who.
+    pub thread: u32,
+    /// Offset in the file of the byte that was touched.
+    pub offset: u64,
+}
+
+/// An order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// From front to end, or by steps of no more than [`FAULT_AROUND`].
+    Sequential,
+    /// From end to front.
+    Backward,
+    /// Every so many bytes; negative is backward.
+    Strided(i64),
+    /// Several strides of the same length in turns, as where a row has several columns that are read.
+    Interleaved {
+        /// How many.
+        streams: usize,
+        /// Bytes from one access of a stream to its next.
+        stride: i64,
+    },
+    /// No order.
+    Random,
+    /// No order, but most accesses go to a small part, which does not stay mapped.
+    HotSet {
+        /// Bytes of the part that gets at least half of the accesses.
+        bytes: u64,
+    },
+    /// Too few accesses to tell.
+    Unknown,
+}
+
+/// A pattern, and how sure that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recognised {
+    /// The pattern.
+    pub pattern: Pattern,
+    /// Share of the steps that agree with it, from 0 to 1.
+    pub confidence: f64,
+    /// Threads whose accesses agree with it.
+    pub threads: usize,
+    /// How often a thread went back by more than half of what it had covered and went on from there: a scan repeated.
+    pub repeats: usize,
+}
+
+const UNKNOWN: Recognised = Recognised { pattern: Pattern::Unknown, confidence: 0.0, threads: 0, repeats: 0 };
+
+/// Names the order of `accesses`, which are in order of time, to one file.
+///
+/// Each thread is looked at alone; the pattern of those with the most accesses wins, and its confidence is weighed by
+/// accesses, threads that do something else counting against it.
+pub fn recognise(accesses: &[Access]) -> Recognised {
+    let mut threads: HashMap<u32, Vec<u64>> = HashMap::new();
+    for access in accesses {
+        threads.entry(access.thread).or_default().push(access.offset);
+    }
+    let named: Vec<(Recognised, usize)> =
+        threads.values().map(|offsets| (of_one(offsets), offsets.len())).filter(|(it, _)| it != &UNKNOWN).collect();
+    if named.is_empty() {
+        // Each thread alone says too little (a pool of threads that take turns): look at all together.
+        let offsets: Vec<u64> = accesses.iter().map(|access| access.offset).collect();
+        return Recognised { threads: threads.len(), ..of_one(&offsets) };
+    }
+    let total: usize = named.iter().map(|(_, count)| count).sum();
+    let weight = |pattern: Pattern| -> usize {
+        named.iter().filter(|(it, _)| is_same(it.pattern, pattern)).map(|(_, count)| count).sum()
+    };
+    let Some((best, _)) = named.iter().max_by_key(|(it, count)| (weight(it.pattern), *count)) else { return UNKNOWN };
+    let agreeing = || named.iter().filter(|(it, _)| is_same(it.pattern, best.pattern));
+    Recognised {
+        pattern: best.pattern,
+        confidence: agreeing().map(|(it, count)| it.confidence * *count as f64).sum::<f64>() / total as f64,
+        threads: agreeing().count(),
+        repeats: agreeing().map(|(it, _)| it.repeats).sum(),
+    }
+}
+
+/// Whether two threads do the same; hot sets differ a little in size.
+fn is_same(left: Pattern, right: Pattern) -> bool {
+    left == right || matches!((left, right), (Pattern::HotSet { .. }, Pattern::HotSet { .. }))
+}
+
+/// The order of one thread's accesses.
+fn of_one(offsets: &[u64]) -> Recognised {
+    let offsets = &offsets[offsets.len().saturating_sub(WINDOW)..];
+    let blocks = without_echoes(offsets);
+    if blocks.len() < FEWEST {
+        return UNKNOWN;
+    }
+    let repeats = repeats(&blocks);
+    let found = |pattern, confidence| Recognised { pattern, confidence, threads: 1, repeats };
+    let forward = share_of_steps(&blocks, |step| (1..=(LONGEST_STEP * FAULT_AROUND) as i64).contains(&step));
+    let backward = share_of_steps(&blocks, |step| (-((LONGEST_STEP * FAULT_AROUND) as i64)..0).contains(&step));
+    let strided = stride(&blocks).filter(|(_, _, share)| *share >= ENOUGH);
+    match strided {
+        // Equal steps beyond what a fault maps are a stride, also where they'd pass as a scan's.
+        Some((1, stride, share)) if stride.unsigned_abs() > FAULT_AROUND => {
+            return found(Pattern::Strided(stride), share);
+        }
+        Some((streams, stride, share)) if streams > 1 && forward.max(backward) < share.min(ENOUGH) => {
+            return found(Pattern::Interleaved { streams, stride }, share);
+        }
+        _ => {}
+    }
+    if forward >= ENOUGH {
+        return found(Pattern::Sequential, forward);
+    }
+    if backward >= ENOUGH {
+        return found(Pattern::Backward, backward);
+    }
+    let order = forward.max(backward).max(strided_share(&blocks));
+    match hot_set(&blocks) {
+        Some((bytes, share)) => found(Pattern::HotSet { bytes }, share.min(1.0 - order)),
+        None => found(Pattern::Random, 1.0 - order),
+    }
+}
+
+/// The accesses without those that stay in the block of the one before: an object that crosses a page, a page that was
+/// not yet cached when its neighbours were mapped.
+fn without_echoes(offsets: &[u64]) -> Vec<u64> {
+    let mut kept: Vec<u64> = Vec::with_capacity(offsets.len());
+    for offset in offsets {
+        if kept.last().is_none_or(|last| last / FAULT_AROUND != offset / FAULT_AROUND) {
+            kept.push(*offset);
+        }
+    }
+    kept
+}
+
+fn share_of_steps(offsets: &[u64], is: impl Fn(i64) -> bool) -> f64 {
+    let steps = offsets.len().saturating_sub(1).max(1);
+    offsets.windows(2).filter(|pair| is(step(pair[0], pair[1]))).count() as f64 / steps as f64
+}
+
+fn step(from: u64, to: u64) -> i64 {
+    to.wrapping_sub(from) as i64
+}
+
+/// The fewest streams whose accesses are equally far apart: how many, how far, and the share of steps that are so.
+fn stride(offsets: &[u64]) -> Option<(usize, i64, f64)> {
+    let mut best: Option<(usize, i64, f64)> = None;
+    for streams in 1..=MOST_STREAMS.min(offsets.len() / 4) {
+        let Some((distance, share)) = most_common(offsets, streams) else { continue };
+        if distance != 0 && best.is_none_or(|(_, _, least)| share > least + CLEARLY_MORE) {
+            best = Some((streams, distance, share));
+        }
+    }
+    best
+}
+
+/// The most common distance between accesses that are `lag` apart, and its share. The touched byte may differ within a
+/// page, so distances are compared in pages, and told exactly where that is the commoner.
+fn most_common(offsets: &[u64], lag: usize) -> Option<(i64, f64)> {
+    const PAGE: u64 = 4096;
+    let mut counts: HashMap<i64, usize> = HashMap::new();
+    for (index, to) in offsets.iter().enumerate().skip(lag) {
+        *counts.entry(step(offsets[index - lag], *to)).or_default() += 1;
+    }
+    let exact = best_of(counts)?;
+    let mut counts: HashMap<i64, usize> = HashMap::new();
+    for (index, to) in offsets.iter().enumerate().skip(lag) {
+        let pages = step(offsets[index - lag] / PAGE, to / PAGE);
+        *counts.entry(pages.wrapping_mul(PAGE as i64)).or_default() += 1;
+    }
+    let rounded = best_of(counts)?;
+    let steps = (offsets.len() - lag) as f64;
+    let (distance, count) = if rounded.1 > exact.1 { rounded } else { exact };
+    Some((distance, count as f64 / steps))
+}
+
+/// The largest count; of equal ones the shortest distance, so that the answer does not depend on chance.
+fn best_of(counts: HashMap<i64, usize>) -> Option<(i64, usize)> {
+    counts.into_iter().max_by_key(|(distance, count)| (*count, std::cmp::Reverse(distance.unsigned_abs()), *distance))
+}
+
+fn strided_share(offsets: &[u64]) -> f64 {
+    stride(offsets).map_or(0.0, |(_, _, share)| share)
+}
+
+/// Bytes of the hottest tenth of the touched blocks and their share of the accesses, where that is much. What is
+/// touched once each has no hot part.
+fn hot_set(offsets: &[u64]) -> Option<(u64, f64)> {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for offset in offsets {
+        *counts.entry(offset / FAULT_AROUND).or_default() += 1;
+    }
+    let mut counts: Vec<usize> = counts.into_values().collect();
+    counts.sort_unstable_by(|left, right| right.cmp(left));
+    let tenth = counts.len().div_ceil(10);
+    let hot: usize = counts[..tenth].iter().sum();
+    let share = hot as f64 / offsets.len() as f64;
+    // So few accesses to each that chance alone could make them: not hot.
+    (share >= HOT && hot >= 4 * tenth).then_some((tenth as u64 * FAULT_AROUND, share))
+}
+
+/// How often the accesses go back by more than half of what they covered and then go on as before.
+fn repeats(offsets: &[u64]) -> usize {
+    let Some((low, high)) = offsets.iter().min().zip(offsets.iter().max()) else { return 0 };
+    let half = ((high - low) / 2).max(FAULT_AROUND) as i64;
+    let far = |sign: i64| offsets.windows(2).filter(|pair| sign * step(pair[0], pair[1]) >= half).count();
+    let (up, down) = (far(1), far(-1));
+    // Random accesses jump both ways.
+    if up * 2 > down && down * 2 > up { 0 } else { up.max(down) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    fn by_one(offsets: impl IntoIterator<Item = u64>) -> Vec<Access> {
+        offsets.into_iter().map(|offset| Access { thread: 1, offset }).collect()
+    }
+
+    /// A pseudo-random sequence without a crate: the same everywhere.
+    fn scatter(count: u64, range: u64, seed: u64) -> Vec<u64> {
+        let mut state = seed | 1;
+        let next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % range
+        };
+        std::iter::repeat_with(next).take(count as usize).collect()
+    }
+
+    #[test]
+    fn too_few_accesses_have_no_pattern() {
+        assert_eq!(recognise(&[]).pattern, Pattern::Unknown);
+        assert_eq!(recognise(&by_one((0..10).map(|n| n * MIB))).pattern, Pattern::Unknown);
+    }
+
+    #[test]
+    fn a_repeated_scan_is_sequential_and_says_how_often() {
+        let found = recognise(&by_one((0..4).flat_map(|_| (0..100).map(|n| n * 64 * KIB))));
+
+        assert_eq!((found.pattern, found.repeats), (Pattern::Sequential, 3));
+        assert!(found.confidence > 0.95);
+    }
+
+    #[test]
+    fn threads_that_scan_their_own_parts_are_sequential() {
+        let accesses: Vec<Access> = (0..100)
+            .flat_map(|n| {
+                (0..4).map(move |part| Access { thread: part, offset: u64::from(part) * 512 * MIB + n * 64 * KIB })
+            })
+            .collect();
+
+        let found = recognise(&accesses);
+
+        assert_eq!((found.pattern, found.threads), (Pattern::Sequential, 4));
+    }
+
+    #[test]
+    fn many_short_lived_threads_are_seen_together() {
+        let accesses: Vec<Access> = (0..64).map(|n| Access { thread: n, offset: u64::from(n) * MIB }).collect();
+
+        assert_eq!(recognise(&accesses).pattern, Pattern::Strided(MIB as i64));
+    }
+
+    #[test]
+    fn what_does_not_stay_mapped_and_is_needed_again_is_a_hot_set() {
+        let cold = scatter(500, 16 << 30, 3);
+        let hot = scatter(1500, 20, 5).into_iter().map(|block| block * 731 * MIB / 3);
+        let mixed =
+            hot.zip(cold.iter().cycle()).enumerate().map(|(n, (hot, cold))| if n % 4 == 0 { *cold } else { hot });
+
+        let found = recognise(&by_one(mixed));
+
+        assert!(matches!(found.pattern, Pattern::HotSet { bytes } if bytes < 8 * MIB), "{found:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_scan_is_sequential_whatever_the_kernel_maps_at_once(
+            steps in prop::collection::vec(1u64..=4, 40..400), start in 0u64..1 << 40,
+        ) {
+            let mut at = start;
+            let offsets = steps.iter().map(|step| { at += step * 16 * KIB; at });
+
+            let found = recognise(&by_one(offsets));
+
+            prop_assert_eq!(found.pattern, Pattern::Sequential);
+            prop_assert!(found.confidence > 0.9);
+        }
+
+        #[test]
+        fn a_stride_is_named_exactly_despite_noise(
+            stride in 65u64..100_000, count in 40u64..400, start in 0u64..1 << 30, noise in 8usize..100,
+        ) {
+            let stride = stride * KIB + 8;
+            let jumps = scatter(count, 1 << 40, start);
+            let offset = |n: u64| if (n + 1).is_multiple_of(noise as u64) { jumps[n as usize] } else { start + n * stride };
+
+            let found = recognise(&by_one((0..count).map(offset)));
+
+            prop_assert_eq!(found.pattern, Pattern::Strided(stride as i64));
+            prop_assert!(found.confidence > 0.6);
+        }
+
+        #[test]
+        fn a_stride_backward_is_negative(stride in 65u64..10_000, count in 40u64..200) {
+            let found = recognise(&by_one((0..count).rev().map(|n| n * stride * KIB)));
+
+            prop_assert_eq!(found.pattern, Pattern::Strided(-((stride * KIB) as i64)));
+        }
+
+        #[test]
+        fn strides_in_turns_are_counted(streams in 2u64..=6, stride in 1u64..64, rows in 40u64..200, seed in 1u64..99) {
+            // Columns of a table: in each row at fixed, uneven distances.
+            let stride = stride * 8 * MIB;
+            let columns: Vec<u64> = (0..streams).map(|column| column * (1 << 34) + seed * column * column * 4096).collect();
+            let offsets = (0..rows).flat_map(|row| columns.iter().map(move |column| column + row * stride));
+
+            let found = recognise(&by_one(offsets));
+
+            prop_assert_eq!(found.pattern, Pattern::Interleaved { streams: streams as usize, stride: stride as i64 });
+        }
+
+        #[test]
+        fn scattered_accesses_are_random(count in 64u64..2000, seed in 1u64..u64::MAX) {
+            let found = recognise(&by_one(scatter(count, 64 << 30, seed)));
+
+            prop_assert_eq!(found.pattern, Pattern::Random);
+            prop_assert!(found.confidence > 0.8, "{:?}", found);
+        }
+
+        #[test]
+        fn any_accesses_are_taken_and_the_confidence_is_a_share(
+            accesses in prop::collection::vec((0u32..4, any::<u64>()), 0..200),
+        ) {
+            let accesses: Vec<Access> = accesses.into_iter().map(|(thread, offset)| Access { thread, offset }).collect();
+
+            let found = recognise(&accesses);
+
+            prop_assert!((0.0..=1.0).contains(&found.confidence), "{:?}", found);
+        }
+    }
+}

@@ -320,9 +320,9 @@ fn paranoid() -> Option<i32> {
 
 fn reason() -> String {
     match paranoid() {
-        Some(level) if level > 2 => format!(
-            "kernel.perf_event_paranoid is {level}, which keeps perf_event_open(2) to those with CAP_PERFMON"
-        ),
+        Some(level) if level > 2 => {
+            format!("kernel.perf_event_paranoid is {level}, which keeps perf_event_open(2) to those with CAP_PERFMON")
+        }
         Some(level) => format!(
             "perf_event_open(2) was refused (kernel.perf_event_paranoid is {level}): the process is another user's, \
              or a seccomp filter of a container forbids the call"
@@ -361,9 +361,8 @@ mod tests {
             return;
         }
         let file = TestFile::on_disk(1024 * PAGE);
-        let guarded = crate::sys::fault::Guarded::new(
-            Mapping::new(file.file(), 0, 1024 * PAGE, &MapOptions::default()).unwrap(),
-        );
+        let guarded =
+            crate::sys::fault::Guarded::new(Mapping::new(file.file(), 0, 1024 * PAGE, &MapOptions::default()).unwrap());
         let mut sampler = Sampler::open(std::process::id()).unwrap();
         let bytes = guarded.bytes(0, 1024 * PAGE);
         let base = bytes.as_ptr() as u64;
