@@ -26,8 +26,13 @@ pub enum Version {
 
 /// The memory hierarchy of this process; the reason where there is none.
 pub fn find() -> Result<Hierarchy, String> {
+    of("self")
+}
+
+/// The same of another process, by its number, as we see the mounts.
+pub fn of(process: &str) -> Result<Hierarchy, String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
-    let found = from_texts(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?);
+    let found = from_texts(&read(&format!("/proc/{process}/cgroup"))?, &read("/proc/self/mountinfo")?);
     let usable = found.into_iter().find(|hierarchy| hierarchy.version == Version::V1 || has_memory(&hierarchy.mount));
     usable.ok_or_else(|| "no cgroup hierarchy with the memory controller is mounted".to_owned())
 }
@@ -88,6 +93,16 @@ impl Hierarchy {
             Version::V1 => CgroupDir::V1(group.to_owned()),
             Version::V2 => CgroupDir::V2(group.to_owned()),
         }
+    }
+
+    /// The least limit of the own group and those above it, with its group; `None` where it is the machine's.
+    pub fn least_limit(&self) -> Option<(PathBuf, u64)> {
+        let limit = |dir: PathBuf| {
+            let text = fs::read_to_string(dir.join(self.limit_file())).ok()?;
+            // Version 1 writes "no limit" as a number close to the largest.
+            text.trim().parse::<u64>().ok().filter(|bytes| *bytes < 1 << 60).map(|bytes| (dir, bytes))
+        };
+        self.upwards().into_iter().filter_map(limit).min_by_key(|(_, bytes)| *bytes)
     }
 
     /// Name of the file that holds a group's limit.

@@ -199,14 +199,7 @@ pub fn version() -> Option<&'static str> {
 
 /// The least limit of our own group and those above it: what we were started under. `None` where it is the machine's.
 pub fn inherited_limit() -> Option<Bytes> {
-    let hierarchy = find().ok()?;
-    let limit = |dir: PathBuf| {
-        let text = fs::read_to_string(dir.join(hierarchy.limit_file())).ok()?;
-        text.trim().parse::<u64>().ok()
-    };
-    let least = hierarchy.upwards().into_iter().filter_map(limit).min()?;
-    // Version 1 writes "no limit" as a number close to the largest.
-    (least < 1 << 60).then_some(Bytes(least))
+    find().ok()?.least_limit().map(|(_, bytes)| Bytes(bytes))
 }
 
 /// The least memory in which the trial can run: its buffers and itself.

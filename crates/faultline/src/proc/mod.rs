@@ -92,7 +92,7 @@ mod tests {
             let _ = (number(&text, "a"), sum_of(&text, "a"));
             let _ = (stat::process(&text), stat::processors(&text));
             let _ = (interrupts::tlb(&text), diskstats::row(&text, 8, 0), pressure::total(&text, "some"));
-            let _ = smaps::sizes(&text, |_| true);
+            let _ = (smaps::sizes(&text, |_| true), smaps::details(&text));
         }
     }
 }

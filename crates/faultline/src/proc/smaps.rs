@@ -1,5 +1,7 @@
 //! /proc/PID/smaps: the page sizes that mappings really got. Reading it walks the page tables and stalls the process.
 
+use super::maps::{self, Vma};
+
 /// Bytes of mappings by the size of their pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappedSizes {
@@ -46,9 +48,70 @@ pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
     sizes
 }
 
+/// One mapping in detail.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// Where.
+    pub vma: Vma,
+    /// Bytes mapped and present, and their page sizes.
+    pub sizes: MappedSizes,
+    /// VmFlags, two letters each: `rr` is MADV_RANDOM, `sr` MADV_SEQUENTIAL, `hg` MADV_HUGEPAGE, `dc` MADV_DONTFORK.
+    pub flags: Vec<[u8; 2]>,
+}
+
+impl Detail {
+    /// Whether VmFlags has these two letters.
+    pub fn has(&self, flag: &[u8; 2]) -> bool {
+        self.flags.contains(flag)
+    }
+}
+
+/// Every mapping in detail.
+pub fn details(text: &str) -> Vec<Detail> {
+    let mut details: Vec<Detail> = Vec::new();
+    for line in text.lines() {
+        let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.contains(['-', ' '])) else {
+            details.extend(maps::line(line).map(|vma| Detail { vma, ..Detail::default() }));
+            continue;
+        };
+        let Some(detail) = details.last_mut() else { continue };
+        let kib = value.trim().strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
+        let bytes = kib.unwrap_or(0).saturating_mul(1024);
+        match key {
+            "Rss" => detail.sizes.resident_bytes = bytes,
+            "FilePmdMapped" => detail.sizes.file_huge_bytes = bytes,
+            "ShmemPmdMapped" => detail.sizes.shared_huge_bytes = bytes,
+            "AnonHugePages" => detail.sizes.anonymous_huge_bytes = bytes,
+            "VmFlags" => {
+                let words = value.split_ascii_whitespace();
+                detail.flags = words.filter_map(|word| word.as_bytes().try_into().ok()).collect();
+            }
+            _ => {}
+        }
+    }
+    details
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_advice_in_force_is_in_the_flags() {
+        let text = "\
+7f0000000000-7f0000400000 r--s 00000000 fe:00 12 /data/a: b
+Rss:                4096 kB
+AnonHugePages:      2048 kB
+VmFlags: rd mr mw me ms rr sd
+7f1000000000-7f1000001000 r--p 00000000 fe:00 13 /lib/libc.so
+VmFlags: rd
+";
+        let details = details(text);
+
+        assert_eq!(details.len(), 2);
+        assert_eq!((details[0].vma.path.as_str(), details[0].sizes.resident_bytes), ("/data/a: b", 4 << 20));
+        assert!(details[0].has(b"rr") && !details[1].has(b"rr"));
+    }
 
     #[test]
     fn only_the_mappings_asked_for_are_added() {
