@@ -4,6 +4,7 @@
 
 pub mod command;
 pub mod data;
+pub mod doctor;
 pub mod jobfile;
 pub mod lineup;
 pub mod machine;

@@ -16,7 +16,7 @@ const LAB: &[&[&str]] = &[
     &["workload", "machine", "place", "scratch", "peer"],
     &["run", "lineup"],
     &["session", "jobfile"],
-    &["report"],
+    &["report", "doctor"],
     &["command"],
 ];
 
@@ -105,12 +105,26 @@ fn the_report_never_runs_anything() {
 }
 
 #[test]
+fn the_doctor_only_watches() {
+    for file in sources(&crates().join("faultline-lab/src/doctor")) {
+        for other in used(&file) {
+            assert!(
+                !["run", "peer", "scratch", "session", "workload", "trial", "record"].contains(&other.as_str()),
+                "{} uses {other}",
+                file.display()
+            );
+        }
+    }
+}
+
+#[test]
 fn every_file_of_a_kind_is_registered() {
     let kinds = [
         ("faultline/src/access", "Method"),
         ("faultline/src/observe", "Source"),
         ("faultline-lab/src/workload", "Workload"),
         ("faultline-lab/src/peer", "Peer"),
+        ("faultline-lab/src/doctor/rules", "Rule"),
     ];
     for (folder, kind) in kinds {
         let dir = crates().join(folder);

@@ -2,6 +2,7 @@
 //! decide nothing.
 
 mod compare;
+mod doctor;
 mod manual;
 mod options;
 mod probe;
@@ -31,6 +32,7 @@ supported here; 4 measured, but the measurement is not valid. 130 stopped by the
 enum Command {
     Compare(Box<compare::Args>),
     Report(report::Args),
+    Doctor(doctor::Args),
     Probe(probe::Args),
     List(manual::ListArgs),
     Completions(manual::CompletionsArgs),
@@ -101,6 +103,7 @@ fn run(command: Command) -> faultline::Result<Exit> {
     match command {
         Command::Compare(args) => compare::run(*args),
         Command::Report(args) => report::run(args),
+        Command::Doctor(args) => doctor::run(args),
         Command::Probe(args) => probe::run(args),
         Command::List(args) => manual::list(args),
         Command::Completions(args) => manual::completions(args, &mut Cli::command()),

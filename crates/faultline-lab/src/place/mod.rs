@@ -202,6 +202,17 @@ pub fn inherited_limit() -> Option<Bytes> {
     find().ok()?.least_limit().map(|(_, bytes)| Bytes(bytes))
 }
 
+/// The memory cgroup that limits another process first: its directory, and the limit. Where none does, its own group.
+///
+/// `None` where no memory hierarchy is mounted, or the process is gone.
+pub fn of_process(pid: u32) -> Option<(CgroupDir, Option<Bytes>)> {
+    let hierarchy = hierarchy::of(&pid.to_string()).ok()?;
+    Some(match hierarchy.least_limit() {
+        Some((group, bytes)) => (hierarchy.dir(&group), Some(Bytes(bytes))),
+        None => (hierarchy.dir(&hierarchy.own), None),
+    })
+}
+
 /// The least memory in which the trial can run: its buffers and itself.
 pub fn smallest_limit(trial: &Trial) -> Bytes {
     let slot = trial.block_bytes.next_multiple_of(4096) + 8192;

@@ -1,0 +1,101 @@
+//! `faultline doctor`: watches a process for some seconds and says what is wrong with its file access.
+
+use crate::command::{Exit, stop_flag};
+use crate::doctor::{self, Severity, gather};
+use clap::ValueEnum;
+use faultline::{Error, Nanos, Result};
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Watch a running program and say what is wrong with its file access
+///
+/// Reads only: the program is never stopped or changed. A program of your own needs no further rights where
+/// kernel.perf_event_paranoid is 2 or less.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
+pub struct Args {
+    /// The process
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
+    /// A program to start and watch, with its arguments; it is left running when the time is over
+    #[arg(last = true, value_name = "COMMAND")]
+    program: Vec<OsString>,
+    /// How long to watch
+    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
+    length: Nanos,
+    /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
+    #[arg(long)]
+    deep: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// End with exit code 1 where something at least so bad is found
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    fail_on: Option<Least>,
+}
+
+/// The least severity that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Least {
+    /// Anything
+    Note,
+    /// What costs time or memory now
+    Warning,
+    /// What fails, or loses most of the time
+    Critical,
+}
+
+impl From<Least> for Severity {
+    fn from(least: Least) -> Severity {
+        match least {
+            Least::Note => Severity::Note,
+            Least::Warning => Severity::Warning,
+            Least::Critical => Severity::Critical,
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    let Args { pid, program, length, deep, json, fail_on } = args;
+    if length.0 == 0 {
+        return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
+    }
+    let stop = stop_flag()?;
+    let mut child = start(&program)?;
+    let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
+    let options = gather::Options { length: Duration::from_nanos(length.0), deep };
+    let evidence = gather::gather(pid, options, &stop)?;
+    let findings = doctor::examine(&evidence);
+    let mut text = Vec::new();
+    let written = match json {
+        true => writeln!(text, "{:#}", doctor::document(&evidence, &findings)),
+        false => doctor::print(&evidence, &findings, &mut text),
+    };
+    let written = written.and_then(|()| anstream::stdout().write_all(&text));
+    written.map_err(|error| Error::io("write the findings", "standard output", error))?;
+    let is_ours = child.as_mut().map(|child| !matches!(child.try_wait(), Ok(Some(_))));
+    match is_ours {
+        None if evidence.ended => {
+            return Err(Error::Invalid(format!(
+                "process {pid} ended after {:.1} s of watching; what was seen is above",
+                evidence.watched.as_secs_f64()
+            )));
+        }
+        Some(true) => eprintln!("faultline: {} runs on as process {pid}", evidence.target.name),
+        _ => {}
+    }
+    let fails = fail_on.is_some_and(|least| findings.iter().any(|found| found.severity >= least.into()));
+    Ok(if fails { Exit::No } else { Exit::Ok })
+}
+
+/// Starts the program, if one is named. Its output goes to standard error, so that ours stays readable.
+fn start(program: &[OsString]) -> Result<Option<Child>> {
+    let Some((name, arguments)) = program.split_first() else { return Ok(None) };
+    let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
+    let child = Command::new(name).args(arguments).stdout(output).spawn();
+    child.map(Some).map_err(|error| Error::io("start the program", name, error).with_remedy("check the name"))
+}

@@ -1,0 +1,253 @@
+//! What is known of a watched process: gathered once, plain data, judged by the rules.
+
+use faultline::Missing;
+use faultline::observe::pattern::{Access, Recognised};
+use faultline::observe::places::FileId;
+use faultline::proc::maps::Vma;
+use std::time::Duration;
+
+/// Everything that a rule may look at. What could not be had is `None`, with its reason in `missing`.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Who.
+    pub target: Target,
+    /// How long it was watched.
+    pub watched: Duration,
+    /// Its state at the end.
+    pub process: Process,
+    /// What it called and read explicitly, in the time watched.
+    pub calls: Option<Calls>,
+    /// Its page faults, one by one.
+    pub faults: Option<Faults>,
+    /// The regular files it has mapped, most faults first.
+    pub files: Vec<MappedFile>,
+    /// What it has open.
+    pub descriptors: Vec<Descriptor>,
+    /// Counters by name: what they grew by, or are now.
+    pub counters: Vec<(&'static str, u64)>,
+    /// The cgroup that limits it.
+    pub group: Option<Group>,
+    /// The machine around it.
+    pub machine: Machine,
+    /// Private writable anonymous memory that MADV_HUGEPAGE was given for and what of it is huge; only with --deep.
+    pub huge: Option<Huge>,
+    /// What could not be seen, and why.
+    pub missing: Vec<Missing>,
+    /// Whether it ended while it was watched.
+    pub ended: bool,
+}
+
+/// The watched process.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    /// Its number.
+    pub pid: u32,
+    /// Its command's name.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+}
+
+/// /proc/PID/status and the size of /proc/PID/maps.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Threads.
+    pub threads: u64,
+    /// Resident bytes.
+    pub resident_bytes: u64,
+    /// Of these, anonymous.
+    pub anonymous_bytes: u64,
+    /// Page tables.
+    pub page_table_bytes: u64,
+    /// Mappings.
+    pub mappings: u64,
+}
+
+/// Growth of /proc/PID/io.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calls {
+    /// Bytes that read calls returned, from wherever.
+    pub read_call_bytes: u64,
+    /// Read calls.
+    pub read_calls: u64,
+    /// Bytes that devices read for the process.
+    pub device_bytes: u64,
+}
+
+/// What the sampler saw.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Faults.
+    pub seen: u64,
+    /// Of these, with a wait for a device.
+    pub major: u64,
+    /// Nanoseconds waited in them, over all threads.
+    pub waited_ns: u64,
+    /// In anonymous memory.
+    pub anonymous: u64,
+    /// In files.
+    pub in_files: u64,
+    /// In places that were unmapped before we looked.
+    pub unresolved: u64,
+    /// Records that did not fit into the rings.
+    pub lost: u64,
+    /// Processes forked.
+    pub forks: u64,
+    /// Mappings made.
+    pub mapped: u64,
+    /// Of these, of files.
+    pub mapped_files: u64,
+    /// Threads not followed.
+    pub unfollowed: usize,
+    /// Threads that faulted.
+    pub threads: usize,
+}
+
+/// A regular file that is mapped.
+#[derive(Clone, Debug, Default)]
+pub struct MappedFile {
+    /// Which.
+    pub id: FileId,
+    /// Its path as the kernel prints it.
+    pub path: String,
+    /// Whether it has no name any more.
+    pub deleted: bool,
+    /// Bytes, where we could look.
+    pub size_bytes: Option<u64>,
+    /// Size before and after, where it became shorter while we watched.
+    pub shrunk: Option<(u64, u64)>,
+    /// Type of the file system.
+    pub filesystem: String,
+    /// Options of its mount.
+    pub mount_options: String,
+    /// read_ahead_kb of its device.
+    pub read_ahead_kb: Option<u64>,
+    /// Where it is mapped, with details where they were asked for.
+    pub mappings: Vec<FileMapping>,
+    /// Bytes of it in the page cache, at the end.
+    pub cached_bytes: Option<u64>,
+    /// Faults in it.
+    pub faults: u64,
+    /// Of these, with a wait.
+    pub major: u64,
+    /// Nanoseconds waited.
+    pub waited_ns: u64,
+    /// Different pages that faulted.
+    pub touched_pages: u64,
+    /// The order of the faults.
+    pub order: Option<Recognised>,
+    /// The latest faults.
+    pub latest: Vec<Access>,
+}
+
+/// One mapping of a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileMapping {
+    /// Where.
+    pub vma: Vma,
+    /// Advice in force and page sizes; only with --deep.
+    pub deep: Option<Deep>,
+}
+
+/// What only smaps tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deep {
+    /// MADV_RANDOM is in force.
+    pub random: bool,
+    /// MADV_SEQUENTIAL is in force.
+    pub sequential: bool,
+    /// MADV_HUGEPAGE is in force.
+    pub huge_wanted: bool,
+    /// Bytes mapped and present.
+    pub resident_bytes: u64,
+    /// Of these, by huge entries.
+    pub huge_bytes: u64,
+}
+
+/// Anonymous memory and huge pages; only with --deep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Huge {
+    /// Resident anonymous bytes in mappings of at least 2 MiB.
+    pub anonymous_bytes: u64,
+    /// Of these, in huge pages.
+    pub huge_bytes: u64,
+    /// Of these, where MADV_HUGEPAGE is in force.
+    pub wanted_bytes: u64,
+}
+
+/// An open regular file.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptor {
+    /// Its number.
+    pub number: u32,
+    /// Path.
+    pub path: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Whether it was opened with O_DIRECT.
+    pub direct: bool,
+    /// Bytes of it in the page cache.
+    pub cached_bytes: Option<u64>,
+}
+
+/// The memory cgroup that limits the process.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its directory.
+    pub path: String,
+    /// Its limit.
+    pub limit_bytes: Option<u64>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Kernel, as major and minor version.
+    pub kernel: (u32, u32),
+    /// Memory.
+    pub memory_bytes: u64,
+    /// What could be given out without swapping.
+    pub available_bytes: u64,
+    /// Processors.
+    pub processors: u64,
+    /// transparent_hugepage/enabled: the word in force.
+    pub huge_pages: String,
+    /// vm.max_map_count.
+    pub most_mappings: u64,
+}
+
+impl Evidence {
+    /// A counter's growth or level.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// So much each second of the time watched.
+    pub fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.watched.as_secs_f64().max(1e-3)
+    }
+
+    /// The mapped files that hold data: none of their mappings is executable.
+    pub fn data_files(&self) -> impl Iterator<Item = &MappedFile> {
+        self.files.iter().filter(|file| file.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x'))
+    }
+
+    /// Evicted file pages that were needed again, each second: the cgroup's where there is a count, else the machine's.
+    pub fn refaults(&self) -> Option<(f64, &'static str)> {
+        let group = self.group.as_ref().filter(|group| group.limit_bytes.is_some());
+        let own = group.and_then(|_| self.counter("cgroup_refault_pages")).map(|count| (self.rate(count), "cgroup"));
+        own.or_else(|| Some((self.rate(self.counter("workingset_refault_file")?), "machine")))
+    }
+}
+
+impl MappedFile {
+    /// Bytes mapped, over all mappings.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mappings.iter().map(|mapping| mapping.vma.length()).sum()
+    }
+
+    /// Whether a mapping of it has what smaps tells.
+    pub fn any(&self, is: impl Fn(&Deep) -> bool) -> bool {
+        self.mappings.iter().filter_map(|mapping| mapping.deep.as_ref()).any(is)
+    }
+}

@@ -1,0 +1,107 @@
+//! Threads wait for the device in page faults: one page at a time, with nothing else in flight.
+
+use crate::doctor::evidence::{Evidence, MappedFile};
+use crate::doctor::terminal::words;
+use crate::doctor::{Finding, Rule, Severity};
+use faultline::observe::pattern::Pattern;
+use faultline::{Bytes, Nanos};
+
+pub(super) const RULE: Rule = Rule {
+    name: "fault_stall",
+    summary: "threads wait for the device in page faults for a good part of the time",
+    look,
+};
+
+/// Major faults below which it is chance.
+const FEWEST: u64 = 50;
+
+/// Share of a thread's time that is worth a warning, and that is most of it.
+const MUCH: f64 = 0.1;
+const MOST: f64 = 0.6;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    evidence.data_files().filter_map(|file| of_file(evidence, file)).collect()
+}
+
+fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
+    let order = file.order?;
+    let threads = order.threads.max(1) as f64;
+    let share = file.waited_ns as f64 / evidence.watched.as_nanos() as f64 / threads;
+    if file.major < FEWEST || share < MUCH {
+        return None;
+    }
+    let severity = if share >= MOST { Severity::Critical } else { Severity::Warning };
+    let (remedy, proof) = remedy(file, order.pattern);
+    Some(Finding {
+        rule: RULE.name,
+        severity,
+        scope: file.path.clone(),
+        what: format!("threads wait in page faults for {:.0} % of their time", share.min(1.0) * 100.0),
+        evidence: vec![
+            format!("{} faults waited {} in total", file.major, Nanos(file.waited_ns)),
+            format!("{} each", Nanos(file.waited_ns / file.major)),
+            format!("order: {} ({:.0} % of the steps)", words(order.pattern), order.confidence * 100.0),
+            format!("{} threads", order.threads),
+        ],
+        remedy,
+        proof,
+    })
+}
+
+fn remedy(file: &MappedFile, pattern: Pattern) -> (String, String) {
+    let path = &file.path;
+    match pattern {
+        Pattern::Sequential | Pattern::Backward => (
+            "read ahead in a second thread: madvise(p + done + 8 MiB, 8 MiB, MADV_POPULATE_READ), or raise read_ahead_kb \
+             of the device"
+                .to_owned(),
+            format!("faultline compare {path} --rw read --bs 1m --cache cold"),
+        ),
+        Pattern::Strided(stride) | Pattern::Interleaved { stride, .. } => (
+            format!(
+                "ask for the next 64 steps at once: for i in 1..64: posix_fadvise(fd, at + i * {stride}, 4096, \
+                 POSIX_FADV_WILLNEED)"
+            ),
+            format!(
+                "faultline compare {path} --workload strided:stride={} --cache cold",
+                Bytes(stride.unsigned_abs() / 4096 * 4096)
+            ),
+        ),
+        Pattern::Random | Pattern::HotSet { .. } | Pattern::Unknown => (
+            "keep many reads in flight: io_uring or pread from many threads with MADV_RANDOM's 4 KiB, instead of faults, \
+             which wait one by one"
+                .to_owned(),
+            format!("faultline compare {path} --rw randread --bs 4k --cache cold"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{only, order, with_file};
+    use super::*;
+
+    #[test]
+    fn a_strided_scan_that_waits_is_told_its_stride() {
+        let evidence = with_file(|file| {
+            file.major = 10_000;
+            file.waited_ns = 16_000_000_000;
+            file.order = Some(order(Pattern::Strided(1 << 20)));
+        });
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.severity, Severity::Critical);
+        assert!(found.remedy.contains("i * 1048576") && found.proof.contains("stride=1m"), "{found:?}");
+    }
+
+    #[test]
+    fn some_waits_at_the_start_are_nothing() {
+        let evidence = with_file(|file| {
+            file.major = 100;
+            file.waited_ns = 50_000_000;
+        });
+
+        assert!(look(&evidence).is_empty());
+    }
+}

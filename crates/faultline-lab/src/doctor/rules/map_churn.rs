@@ -1,0 +1,78 @@
+//! Mapping and unmapping all the time: system calls, faults again, and TLB shootdowns on every processor that runs us.
+
+use crate::doctor::evidence::Evidence;
+use crate::doctor::{Finding, Rule, Severity};
+
+pub(super) const RULE: Rule =
+    Rule { name: "map_churn", summary: "mappings are made and thrown away all the time, with TLB shootdowns", look };
+
+/// Mappings each second: with several threads they stop each other, alone they only cost time.
+const WITH_OTHERS: f64 = 500.0;
+const ALONE: f64 = 3000.0;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let Some(faults) = &evidence.faults else { return Vec::new() };
+    let rate = evidence.rate(faults.mapped);
+    let is_shared = evidence.process.threads > 1;
+    // What stays mapped is growth, not churn.
+    let is_growth = evidence.process.mappings >= faults.mapped;
+    if rate < if is_shared { WITH_OTHERS } else { ALONE } || is_growth {
+        return Vec::new();
+    }
+    let flushes = ["tlb_flush_local_shootdown", "tlb_flush_local_mm_shootdown", "tlb_flush_remote_send_ipi"];
+    let own: u64 = flushes.iter().filter_map(|name| evidence.counter(name)).sum();
+    let mut facts = vec![
+        format!("{rate:.0} mappings made each second, {} mapped at the end", evidence.process.mappings),
+        format!("{} of them files", percent(faults.mapped_files, faults.mapped)),
+        format!("{} threads", evidence.process.threads),
+    ];
+    if own > 0 {
+        facts.push(format!("{:.0} TLB flushes each second by the first thread", evidence.rate(own)));
+    }
+    if let Some(machine) = evidence.counter("tlb_shootdowns") {
+        facts.push(format!("{:.0} shootdown interrupts each second on this machine", evidence.rate(machine)));
+    }
+    let remedy = if faults.mapped_files * 2 >= faults.mapped {
+        "map once and keep it, or pread into a buffer that is used again"
+    } else {
+        "keep large blocks instead of returning them: mallopt(M_MMAP_THRESHOLD, 1 << 30) and M_TRIM_THRESHOLD (environment: \
+         MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824)"
+    };
+    vec![Finding {
+        rule: RULE.name,
+        severity: if is_shared { Severity::Warning } else { Severity::Note },
+        scope: "process".to_owned(),
+        what: "mappings are made and thrown away all the time".to_owned(),
+        evidence: facts,
+        remedy: remedy.to_owned(),
+        proof: format!("perf trace -s -e mmap,munmap -p {} -- sleep 5", evidence.target.pid),
+    }]
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!("{:.0} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{healthy, only};
+    use super::*;
+
+    #[test]
+    fn many_mappings_that_do_not_stay_are_churn() {
+        let mut evidence = healthy();
+        let faults = evidence.faults.as_mut().unwrap();
+        (faults.mapped, faults.mapped_files) = (20_000, 20_000);
+
+        assert!(only(&RULE, &evidence).remedy.contains("map once"));
+    }
+
+    #[test]
+    fn mappings_that_stay_are_no_churn() {
+        let mut evidence = healthy();
+        evidence.faults.as_mut().unwrap().mapped = 20_000;
+        evidence.process.mappings = 20_120;
+
+        assert!(look(&evidence).is_empty());
+    }
+}

@@ -1,0 +1,57 @@
+//! MADV_POPULATE_READ (or MAP_POPULATE, mlock) on a mapping with MADV_RANDOM: the kernel faults page by page without
+//! read-ahead. Those faults are made by no instruction, so the process's count has them and the samples don't.
+
+use crate::doctor::evidence::Evidence;
+use crate::doctor::{Finding, Rule, Severity};
+
+pub(super) const RULE: Rule = Rule {
+    name: "populate_after_random",
+    summary: "a mapping is populated page by page because MADV_RANDOM came first (needs --deep)",
+    look,
+};
+
+/// Major faults by no instruction, each second.
+const MANY: f64 = 100.0;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let (Some(faults), Some(counted)) = (&evidence.faults, evidence.counter("major_faults")) else { return Vec::new() };
+    let unseen = counted.saturating_sub(faults.major + faults.lost);
+    if evidence.rate(unseen) < MANY || unseen < 4 * faults.major || faults.unfollowed > 0 {
+        return Vec::new();
+    }
+    let random = evidence.data_files().filter(|file| file.any(|deep| deep.random));
+    // Without a name for the one that is populated: the largest that fits.
+    let Some(file) = random.max_by_key(|file| file.mapped_bytes()) else { return Vec::new() };
+    vec![Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: file.path.clone(),
+        what: "populated one page at a time, because MADV_RANDOM is in force".to_owned(),
+        evidence: vec![
+            format!("{unseen} waits for the device made by the kernel (populate, mlock), {:.0}/s", evidence.rate(unseen)),
+            format!("{} by instructions", faults.major),
+            "advice random in force (VmFlags rr)".to_owned(),
+        ],
+        remedy: "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, \
+                 n, MADV_RANDOM)"
+            .to_owned(),
+        proof: format!("grep -A25 '{}' /proc/{}/smaps | grep VmFlags", file.path, evidence.target.pid),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{advise, count, healthy, only};
+    use super::*;
+    use crate::doctor::evidence::Deep;
+
+    #[test]
+    fn waits_by_no_instruction_under_random_advice_are_a_populate() {
+        let mut evidence = healthy();
+        count(&mut evidence, "major_faults", 30_000);
+        assert!(look(&evidence).is_empty());
+
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+        assert!(only(&RULE, &evidence).evidence[0].contains("30000 waits"));
+    }
+}

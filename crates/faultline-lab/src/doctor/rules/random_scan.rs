@@ -1,0 +1,59 @@
+//! MADV_RANDOM on a mapping that is read in order: no read-ahead, one page for each wait.
+
+use crate::doctor::evidence::Evidence;
+use crate::doctor::terminal::words;
+use crate::doctor::{Finding, Rule, Severity};
+use faultline::Nanos;
+use faultline::observe::pattern::Pattern;
+
+pub(super) const RULE: Rule = Rule {
+    name: "random_scan",
+    summary: "MADV_RANDOM is in force where the accesses have an order (needs --deep)",
+    look,
+};
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let scanned = evidence.data_files().filter(|file| file.any(|deep| deep.random) && file.major >= 64);
+    scanned
+        .filter_map(|file| {
+            let order = file.order.filter(|order| order.confidence >= 0.6)?;
+            matches!(order.pattern, Pattern::Sequential | Pattern::Backward).then(|| Finding {
+                rule: RULE.name,
+                severity: Severity::Warning,
+                scope: file.path.clone(),
+                what: "MADV_RANDOM keeps a scan from reading ahead".to_owned(),
+                evidence: vec![
+                    "advice random in force (VmFlags rr)".to_owned(),
+                    format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
+                    format!("{} faults waited {}", file.major, Nanos(file.waited_ns)),
+                ],
+                remedy: "madvise(p, length, MADV_SEQUENTIAL) for the scan, MADV_RANDOM after it".to_owned(),
+                proof: format!(
+                    "faultline compare {} --rw read --cache cold -m mmap:advice=random -m mmap:advice=sequential",
+                    file.path
+                ),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{advise, only, order, with_file};
+    use super::*;
+    use crate::doctor::evidence::Deep;
+
+    #[test]
+    fn a_scan_under_random_advice_is_found_and_a_lookup_is_not() {
+        let mut evidence = with_file(|file| {
+            file.major = 900;
+            file.order = Some(order(Pattern::Sequential));
+        });
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+
+        assert!(only(&RULE, &evidence).remedy.contains("MADV_SEQUENTIAL"));
+
+        evidence.files[0].order = Some(order(Pattern::Random));
+        assert!(look(&evidence).is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! Random accesses under the default advice: each fault reads a whole window, most of it for nothing.
+
+use crate::doctor::evidence::{Evidence, MappedFile};
+use crate::doctor::terminal::words;
+use crate::doctor::{Finding, Rule, Severity};
+use faultline::Bytes;
+use faultline::observe::pattern::Pattern;
+
+pub(super) const RULE: Rule = Rule {
+    name: "read_ahead_flood",
+    summary: "random faults make the device read many times what is touched",
+    look,
+};
+
+/// Bytes read for each byte of a touched page, from which on it is a flood.
+const FLOOD: f64 = 8.0;
+
+/// Bytes read below which it doesn't matter.
+const LEAST: u64 = 32 << 20;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let all_major = evidence.faults.as_ref().map_or(0, |faults| faults.major);
+    // Bytes are counted for the process: they are this file's where nearly all waits are.
+    evidence.data_files().filter(|file| file.major * 5 >= all_major * 4).filter_map(|file| of_file(evidence, file)).collect()
+}
+
+fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
+    let order = file.order.filter(|order| order.confidence >= 0.6)?;
+    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. }) || file.major < 64 || file.any(|it| it.random) {
+        return None;
+    }
+    let read = evidence.calls?.device_bytes;
+    let touched = file.touched_pages.max(1) * 4096;
+    let factor = read as f64 / touched as f64;
+    if read < LEAST || factor < FLOOD {
+        return None;
+    }
+    let pressed = evidence.machine.kernel >= (6, 3) && evidence.refaults().is_some_and(|(rate, _)| rate >= 100.0);
+    let remedy = if pressed {
+        "MADV_RANDOM would stop it, but since Linux 6.3 hot pages then count as cold under memory pressure: better pread \
+         or io_uring with O_DIRECT and a pool of your own, or read_ahead_kb=16 for the device"
+    } else {
+        "madvise(p, length, MADV_RANDOM) (LMDB: MDB_NORDAHEAD; RocksDB: advise_random_on_open; Lucene: ReadAdvice.RANDOM)"
+    };
+    Some(Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: file.path.clone(),
+        what: format!("read-ahead reads {factor:.0} times what is touched"),
+        evidence: vec![
+            format!("{} read from devices", Bytes(read).rounded()),
+            format!("{} in touched pages", Bytes(touched).rounded()),
+            format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
+            format!("read_ahead_kb {}", file.read_ahead_kb.map_or("unknown".to_owned(), |kb| kb.to_string())),
+        ],
+        remedy: remedy.to_owned(),
+        proof: format!(
+            "faultline compare {} --rw randread --bs 4k --cache cold -m mmap -m mmap:advice=random",
+            file.path
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{order, only, with_file};
+    use super::*;
+
+    fn flooded() -> Evidence {
+        let mut evidence = with_file(|file| {
+            file.major = 800;
+            file.cached_bytes = Some(300 << 20);
+        });
+        evidence.calls.as_mut().unwrap().device_bytes = 200 << 20;
+        evidence.faults.as_mut().unwrap().major = 810;
+        evidence
+    }
+
+    #[test]
+    fn random_faults_that_read_windows_are_a_flood() {
+        let found = only(&RULE, &flooded());
+
+        assert!(found.remedy.contains("MADV_RANDOM") && found.what.contains("57 times"), "{found:?}");
+    }
+
+    #[test]
+    fn a_scan_reads_ahead_rightly() {
+        let mut evidence = flooded();
+        evidence.files[0].order = Some(order(Pattern::Sequential));
+
+        assert!(look(&evidence).is_empty());
+    }
+}
