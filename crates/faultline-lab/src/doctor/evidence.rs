@@ -79,8 +79,10 @@ pub struct Calls {
 pub struct Faults {
     /// Faults.
     pub seen: u64,
-    /// Of these, with a wait for a device.
+    /// Of these, that started a read of a device.
     pub major: u64,
+    /// Of these, that waited: major ones, and those for a read already under way (longer than 20 us, in a file).
+    pub waits: u64,
     /// Nanoseconds waited in them, over all threads.
     pub waited_ns: u64,
     /// In anonymous memory.
@@ -128,8 +130,10 @@ pub struct MappedFile {
     pub cached_bytes: Option<u64>,
     /// Faults in it.
     pub faults: u64,
-    /// Of these, with a wait.
+    /// Of these, that started a read.
     pub major: u64,
+    /// Of these, that waited (see [`Faults::waits`]).
+    pub waits: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
     /// Different pages that faulted.

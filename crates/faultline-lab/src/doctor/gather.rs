@@ -1,8 +1,6 @@
 //! Watches a process and brings together what is known of it. Reads only; the process is never stopped or changed.
 
-use super::evidence::{
-    Calls, Deep, Evidence, Faults, FileMapping, Group, Huge, Machine, MappedFile, Process, Target,
-};
+use super::evidence::{Calls, Deep, Evidence, Faults, FileMapping, Group, Huge, Machine, MappedFile, Process, Target};
 use super::files::{self, Mount};
 use crate::place;
 use faultline::observe::pattern::{self, Access};
@@ -157,6 +155,7 @@ struct Watch {
 struct Tally {
     faults: u64,
     major: u64,
+    waits: u64,
     waited_ns: u64,
     pages: HashSet<u64>,
     latest: VecDeque<Access>,
@@ -232,13 +231,16 @@ impl Watch {
                     Place::Unknown => self.faults.unresolved += 1,
                 }
             }
-            Seen::Waited { process, address, waited, .. } if process == self.pid => {
-                let waited_ns = waited.map_or(0, |waited| waited.0);
-                self.faults.major += 1;
-                self.faults.waited_ns += waited_ns;
+            Seen::Waited { process, address, waited, major, .. } if process == self.pid => {
+                self.faults.major += u64::from(major);
+                // Long faults in anonymous memory clear huge pages; nobody waits for a device.
                 if let Place::File(id, _) = self.places.locate(address) {
+                    let waited_ns = waited.map_or(0, |waited| waited.0);
+                    self.faults.waits += 1;
+                    self.faults.waited_ns += waited_ns;
                     let tally = self.tallies.entry(id).or_default();
-                    tally.major += 1;
+                    tally.major += u64::from(major);
+                    tally.waits += 1;
                     tally.waited_ns += waited_ns;
                 }
             }
@@ -306,7 +308,11 @@ impl Watch {
         match fs::read(&path) {
             Ok(bytes) => smaps::details(&String::from_utf8_lossy(&bytes)),
             Err(error) => {
-                self.missing.push(Missing::new("advice in force and page sizes", format!("{path}: {}", error.kind()), ""));
+                self.missing.push(Missing::new(
+                    "advice in force and page sizes",
+                    format!("{path}: {}", error.kind()),
+                    "",
+                ));
                 Vec::new()
             }
         }
@@ -329,7 +335,8 @@ impl Watch {
         let mut files: HashMap<FileId, MappedFile> = HashMap::new();
         for vma in self.places.mappings().iter().filter(|vma| vma.is_file()) {
             let id = FileId { device: vma.device, inode: vma.inode };
-            let file = files.entry(id).or_insert_with(|| MappedFile { id, deleted: vma.deleted, ..MappedFile::default() });
+            let file =
+                files.entry(id).or_insert_with(|| MappedFile { id, deleted: vma.deleted, ..MappedFile::default() });
             file.mappings.push(FileMapping { vma: vma.clone(), deep: deep.get(&vma.start).map(|it| deep_of(it)) });
         }
         for id in self.tallies.keys() {
@@ -355,6 +362,7 @@ impl Watch {
         if let Some(tally) = self.tallies.remove(&file.id) {
             file.faults = tally.faults;
             file.major = tally.major;
+            file.waits = tally.waits;
             file.waited_ns = tally.waited_ns;
             file.touched_pages = tally.pages.len() as u64;
             file.latest = tally.latest.into();
@@ -421,8 +429,7 @@ fn deep_of(detail: &smaps::Detail) -> Deep {
 }
 
 fn huge(details: &[smaps::Detail]) -> Huge {
-    let anonymous =
-        details.iter().filter(|it| !it.vma.is_file() && it.vma.is_private() && it.vma.length() >= 2 << 20);
+    let anonymous = details.iter().filter(|it| !it.vma.is_file() && it.vma.is_private() && it.vma.length() >= 2 << 20);
     anonymous.fold(Huge::default(), |sum, it| Huge {
         anonymous_bytes: sum.anonymous_bytes + it.sizes.resident_bytes,
         huge_bytes: sum.huge_bytes + it.sizes.anonymous_huge_bytes,

@@ -22,7 +22,7 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
             "read_call_bytes": it.read_call_bytes, "read_calls": it.read_calls, "device_bytes": it.device_bytes,
         })),
         "faults": faults.as_ref().map(|it| json!({
-            "seen": it.seen, "major": it.major, "waited_ns": it.waited_ns, "in_files": it.in_files,
+            "seen": it.seen, "major": it.major, "waits": it.waits, "waited_ns": it.waited_ns, "in_files": it.in_files,
             "anonymous": it.anonymous, "unresolved": it.unresolved, "lost": it.lost, "forks": it.forks,
             "mapped": it.mapped, "mapped_files": it.mapped_files, "threads": it.threads,
             "unfollowed_threads": it.unfollowed,
@@ -55,7 +55,7 @@ fn file(file: &MappedFile) -> Value {
         "path": file.path, "deleted": file.deleted, "size_bytes": file.size_bytes,
         "cached_bytes": file.cached_bytes, "mapped_bytes": file.mapped_bytes(), "mappings": file.mappings.len(),
         "filesystem": file.filesystem, "read_ahead_kb": file.read_ahead_kb, "faults": file.faults,
-        "major_faults": file.major, "waited_ns": file.waited_ns, "touched_pages": file.touched_pages,
+        "major_faults": file.major, "waits": file.waits, "waited_ns": file.waited_ns, "touched_pages": file.touched_pages,
         "order": file.order.map(|order| json!({
             "pattern": pattern(order.pattern), "confidence": order.confidence, "threads": order.threads,
             "repeats": order.repeats,

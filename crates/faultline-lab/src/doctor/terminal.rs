@@ -59,10 +59,13 @@ fn head(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
         let mut facts = vec![
             format!("faults {} ({:.0}/s)", faults.seen, evidence.rate(faults.seen)),
             format!("in files {}", faults.in_files),
-            format!("waited {} times, {}", faults.major, Nanos(faults.waited_ns)),
+            format!("waited {} times, {}", faults.waits, Nanos(faults.waited_ns)),
         ];
-        for (count, what) in [(faults.lost, "lost"), (faults.unresolved, "of unknown place"), (faults.unfollowed as u64, "threads not followed")]
-        {
+        for (count, what) in [
+            (faults.lost, "lost"),
+            (faults.unresolved, "of unknown place"),
+            (faults.unfollowed as u64, "threads not followed"),
+        ] {
             if count > 0 {
                 facts.push(format!("{count} {what}"));
             }

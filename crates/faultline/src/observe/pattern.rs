@@ -11,6 +11,10 @@ use std::collections::HashMap;
 /// Bytes that one fault maps at most, where the kernel's default is in force (mm/memory.c, fault_around_bytes).
 pub const FAULT_AROUND: u64 = 64 << 10;
 
+/// Bytes that one fault maps where the cached file lies in huge folios, as after a long read-ahead (filemap_map_pmd). A
+/// stride of exactly this is what a scan looks like there, so it is called one, too.
+pub const HUGE_FOLIO: u64 = 2 << 20;
+
 /// Accesses below which nothing is said.
 pub const FEWEST: usize = 16;
 
@@ -131,6 +135,9 @@ fn of_one(offsets: &[u64]) -> Recognised {
     let backward = share_of_steps(&blocks, |step| (-((LONGEST_STEP * FAULT_AROUND) as i64)..0).contains(&step));
     let strided = stride(&blocks).filter(|(_, _, share)| *share >= ENOUGH);
     match strided {
+        Some((1, stride, share)) if stride.unsigned_abs() == HUGE_FOLIO => {
+            return found(if stride > 0 { Pattern::Sequential } else { Pattern::Backward }, share);
+        }
         // Equal steps beyond what a fault maps are a stride, also where they'd pass as a scan's.
         Some((1, stride, share)) if stride.unsigned_abs() > FAULT_AROUND => {
             return found(Pattern::Strided(stride), share);
@@ -311,7 +318,13 @@ mod tests {
         assert!(matches!(found.pattern, Pattern::HotSet { bytes } if bytes < 8 * MIB), "{found:?}");
     }
 
+    #[test]
+    fn a_scan_over_huge_folios_is_sequential() {
+        assert_eq!(recognise(&by_one((0..100).map(|n| n * 2 * MIB))).pattern, Pattern::Sequential);
+    }
+
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn a_scan_is_sequential_whatever_the_kernel_maps_at_once(
             steps in prop::collection::vec(1u64..=4, 40..400), start in 0u64..1 << 40,

@@ -15,8 +15,14 @@ use std::io;
 /// asked for (kernel.perf_event_mlock_kb) is 512 KiB for each processor.
 const FAULT_RING: usize = 256 << 10;
 
-/// Bytes of the ring for ended major faults and new mappings.
-const EVENT_RING: usize = 128 << 10;
+/// Bytes of the ring for ended faults and new mappings.
+const EVENT_RING: usize = 256 << 10;
+
+/// Kinds of events for each thread and processor.
+const KINDS: usize = 3;
+
+/// A fault that took this long has waited. Those that find their page take 0.3 to 3 us.
+pub const WAIT: Nanos = Nanos(20_000);
 
 /// Descriptors that are left to others.
 const SPARE_DESCRIPTORS: u64 = 64;
@@ -41,7 +47,8 @@ pub enum Seen {
         /// The instruction that touched it.
         instruction: u64,
     },
-    /// A fault that had to wait for a device has ended. It was seen as `Fault`, too.
+    /// A fault that had to wait has ended: it started a read (major), or took longer than [`WAIT`], as where it waits for
+    /// a read that is already under way. It was seen as `Fault`, too.
     Waited {
         /// The process.
         process: u32,
@@ -53,6 +60,8 @@ pub enum Seen {
         address: u64,
         /// From the beginning of the fault; none where that was not seen.
         waited: Option<Nanos>,
+        /// Whether it started a read.
+        major: bool,
     },
     /// The process mapped something.
     Mapped(Mapped),
@@ -121,7 +130,7 @@ enum Origin {
 impl Sampler {
     /// Samples every thread of `pid` and those it will start.
     ///
-    /// Needs one descriptor for two kinds of events, each thread and each processor. Where the limit (RLIMIT_NOFILE)
+    /// Needs one descriptor for each of three kinds of events, each thread and each processor. Where the limit (RLIMIT_NOFILE)
     /// is less, the threads beyond it are [`unfollowed`](Sampler::unfollowed).
     ///
     /// Errors: Missing without the rights (with the sysctl or capability that would help), without perf in the kernel,
@@ -140,7 +149,7 @@ impl Sampler {
         let threads = threads(pid)?;
         let processors = processors();
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let room = limit.saturating_sub(SPARE_DESCRIPTORS) / (2 * processors.len() as u64);
+        let room = limit.saturating_sub(SPARE_DESCRIPTORS) / (KINDS * processors.len()) as u64;
         let followed = threads.len().min(room.max(1) as usize);
         let mut sampler = Sampler {
             rings: Vec::new(),
@@ -159,27 +168,31 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Opens both events of every thread on one processor, all into the rings that the first of them own.
+    /// Opens all events of every thread on one processor, all into the rings that the first of them own.
     fn follow(&mut self, threads: &[u32], processor: u32) -> io::Result<()> {
         let mut own: Option<Rings> = None;
         for thread in threads {
-            let pair = Sampling::of(Sampled::Faults, *thread, processor, self.kernel)
-                .and_then(|faults| Ok((faults, Sampling::of(Sampled::MajorFaults, *thread, processor, self.kernel)?)));
-            let (faults, events) = match pair {
-                Ok(pair) => pair,
+            let open = |what| Sampling::of(what, *thread, processor, self.kernel);
+            let all = open(Sampled::Faults)
+                .and_then(|faults| Ok((faults, open(Sampled::MajorFaults)?, open(Sampled::MinorFaults)?)));
+            let (faults, major, minor) = match all {
+                Ok(all) => all,
                 // Threads end; that one did is no reason not to follow the others.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 Err(error) => return Err(error),
             };
             match &own {
                 None => {
-                    let faults = Ring::new(faults, FAULT_RING)?;
-                    own = Some(Rings { faults, events: Ring::new(events, EVENT_RING)? });
+                    let rings = Rings { faults: Ring::new(faults, FAULT_RING)?, events: Ring::new(major, EVENT_RING)? };
+                    minor.write_into(&rings.events)?;
+                    self._events.push(minor);
+                    own = Some(rings);
                 }
                 Some(rings) => {
                     faults.write_into(&rings.faults)?;
-                    events.write_into(&rings.events)?;
-                    self._events.extend([faults, events]);
+                    major.write_into(&rings.events)?;
+                    minor.write_into(&rings.events)?;
+                    self._events.extend([faults, major, minor]);
                 }
             }
         }
@@ -211,9 +224,10 @@ impl Sampler {
                 let batch = &mut self.batch;
                 let bytes = ring.drain(|record| match record {
                     Record::Lost(count) => self.lost += count,
-                    Record::Fault { at, .. } | Record::Mapped { at, .. } | Record::Forked { at, .. } => {
-                        batch.push((at, origin, record))
-                    }
+                    Record::Fault { at, .. }
+                    | Record::MinorEnded { at, .. }
+                    | Record::Mapped { at, .. }
+                    | Record::Forked { at, .. } => batch.push((at, origin, record)),
                 });
                 self.fullest = self.fullest.max(bytes as f64 / ring.size() as f64);
             }
@@ -227,9 +241,12 @@ impl Sampler {
                 Some(Seen::Fault { process, thread, at, address, instruction })
             }
             (Record::Fault { process, thread, at, address, .. }, Origin::Events) => {
-                let begun = self.begun.get(&thread).filter(|(begun, _)| *begun == address);
-                let waited = begun.map(|(_, begun)| Nanos(at.0.saturating_sub(begun.0)));
-                Some(Seen::Waited { process, thread, at, address, waited })
+                let waited = self.since_begin(thread, address, at);
+                Some(Seen::Waited { process, thread, at, address, waited, major: true })
+            }
+            (Record::MinorEnded { process, thread, at, address }, _) => {
+                let waited = self.since_begin(thread, address, at).filter(|waited| *waited >= WAIT)?;
+                Some(Seen::Waited { process, thread, at, address, waited: Some(waited), major: false })
             }
             (Record::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
                 Some(Seen::Mapped(Mapped { process, at, address, length, offset, device, inode, path }))
@@ -239,6 +256,11 @@ impl Sampler {
             }
             _ => None,
         }
+    }
+
+    fn since_begin(&self, thread: u32, address: u64, at: Nanos) -> Option<Nanos> {
+        let (_, begun) = self.begun.get(&thread).filter(|(begun, _)| *begun == address)?;
+        Some(Nanos(at.0.saturating_sub(begun.0)))
     }
 
     /// Records that did not fit, so far. They are gone.

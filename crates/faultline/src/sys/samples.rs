@@ -22,8 +22,14 @@ const SAMPLE_ID_ALL: u64 = 1 << 18;
 const MMAP2: u64 = 1 << 23;
 const USE_CLOCKID: u64 = 1 << 25;
 
-/// PERF_SAMPLE_IP, TID, TIME, ADDR: the fields of a sample, in this order.
-const SAMPLE_FIELDS: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3;
+/// PERF_SAMPLE_TID, TIME, ADDR: the fields of a sample, in this order.
+const SAMPLE_FIELDS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
+
+/// PERF_SAMPLE_IP, before the others. Ends of minor faults leave it out, and are told from others by being shorter.
+const SAMPLE_INSTRUCTION: u64 = 1;
+
+/// Bytes of a sample without the instruction, behind the header.
+const SHORT_SAMPLE: usize = 24;
 
 /// PERF_EVENT_IOC_SET_OUTPUT: _IO('$', 5).
 const SET_OUTPUT: libc::c_ulong = 0x2405;
@@ -47,12 +53,15 @@ pub enum Sampled {
     /// Page faults that waited for a device, as they end (PERF_COUNT_SW_PAGE_FAULTS_MAJ); with them new mappings and
     /// new processes.
     MajorFaults,
+    /// Page faults that started no read, as they end (PERF_COUNT_SW_PAGE_FAULTS_MIN). Those that waited for a read already
+    /// under way are among them (since Linux 6.6).
+    MinorFaults,
 }
 
 /// One thing that the kernel wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A fault began or ended.
+    /// A fault began, or a major one ended.
     Fault {
         /// Who met it.
         process: u32,
@@ -64,6 +73,17 @@ pub enum Record {
         address: u64,
         /// The instruction that touched it.
         instruction: u64,
+    },
+    /// A minor fault ended.
+    MinorEnded {
+        /// Who met it.
+        process: u32,
+        /// Which thread.
+        thread: u32,
+        /// CLOCK_MONOTONIC.
+        at: Nanos,
+        /// The byte that was touched.
+        address: u64,
     },
     /// The process mapped something.
     Mapped {
@@ -108,9 +128,10 @@ impl Sampling {
     ///
     /// Errors: EACCES or EPERM (rights), ESRCH (no such thread), EMFILE.
     pub fn of(what: Sampled, thread: u32, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
-        let (config, also) = match what {
-            Sampled::Faults => (2, 0),
-            Sampled::MajorFaults => (6, MMAP | MMAP_DATA | MMAP2 | TASK),
+        let (config, fields, also) = match what {
+            Sampled::Faults => (2, SAMPLE_INSTRUCTION, 0),
+            Sampled::MajorFaults => (6, SAMPLE_INSTRUCTION, MMAP | MMAP_DATA | MMAP2 | TASK),
+            Sampled::MinorFaults => (5, 0, 0),
         };
         let exclude = if kernel == Kernel::LeftOut { EXCLUDE_KERNEL } else { 0 };
         let attr = Attr {
@@ -118,7 +139,7 @@ impl Sampling {
             size: ATTR_SIZE_VER5,
             config,
             sample_period: 1,
-            sample_type: SAMPLE_FIELDS,
+            sample_type: SAMPLE_FIELDS | fields,
             flags: INHERIT | EXCLUDE_HYPERVISOR | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID | exclude | also,
             wakeup_events: u32::MAX, // as a watermark: never
             clock_id: libc::CLOCK_MONOTONIC,
@@ -252,6 +273,9 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     match kind {
+        SAMPLE if bytes.len() == SHORT_SAMPLE => {
+            Some(Record::MinorEnded { process: half(0)?, thread: half(4)?, at: Nanos(word(8)?), address: word(16)? })
+        }
         SAMPLE => Some(Record::Fault {
             instruction: word(0)?,
             process: half(8)?,

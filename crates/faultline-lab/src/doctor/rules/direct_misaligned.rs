@@ -32,7 +32,11 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         let fact = format!("{} returned by them", Bytes(calls.read_call_bytes).rounded());
         return vec![finding(Severity::Critical, "reads of a file opened with O_DIRECT fail", fact)];
     }
-    if !others && is_cached(direct) && calls.device_bytes * 4 < calls.read_call_bytes && calls.read_call_bytes >= 16 << 20 {
+    if !others
+        && is_cached(direct)
+        && calls.device_bytes * 4 < calls.read_call_bytes
+        && calls.read_call_bytes >= 16 << 20
+    {
         let fact = format!(
             "{} returned, {} from devices",
             Bytes(calls.read_call_bytes).rounded(),

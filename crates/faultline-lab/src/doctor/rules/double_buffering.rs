@@ -4,11 +4,8 @@ use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
 use faultline::Bytes;
 
-pub(super) const RULE: Rule = Rule {
-    name: "double_buffering",
-    summary: "read calls copy the same cached file again and again",
-    look,
-};
+pub(super) const RULE: Rule =
+    Rule { name: "double_buffering", summary: "read calls copy the same cached file again and again", look };
 
 /// Bytes copied each second from which on it costs a good part of a processor.
 const FAST: f64 = 200e6;
@@ -23,7 +20,8 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
     let bytes: u64 = cached.iter().map(|file| file.size_bytes).sum();
     let passes = calls.read_call_bytes as f64 / bytes.max(1) as f64;
     let Some(largest) = cached.iter().max_by_key(|file| file.size_bytes) else { return Vec::new() };
-    if evidence.rate(calls.read_call_bytes) < FAST || passes < PASSES || calls.device_bytes * 20 > calls.read_call_bytes {
+    if evidence.rate(calls.read_call_bytes) < FAST || passes < PASSES || calls.device_bytes * 20 > calls.read_call_bytes
+    {
         return Vec::new();
     }
     vec![Finding {
@@ -36,9 +34,10 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
             format!("{passes:.0} times the {} of the open files", Bytes(bytes).rounded()),
             format!("{} from devices", Bytes(calls.device_bytes).rounded()),
         ],
-        remedy: "map the file and read it in place; or, if the program has a cache of its own, open with O_DIRECT and make \
+        remedy:
+            "map the file and read it in place; or, if the program has a cache of its own, open with O_DIRECT and make \
                  that larger (RocksDB: use_direct_reads; MySQL: innodb_flush_method=O_DIRECT)"
-            .to_owned(),
+                .to_owned(),
         proof: format!("faultline compare {} --cache warm -m mmap -m pread", largest.path),
     }]
 }

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     look,
 };
 
-/// Major faults below which it is chance.
+/// Waits below which it is chance.
 const FEWEST: u64 = 50;
 
 /// Share of a thread's time that is worth a warning, and that is most of it.
@@ -27,7 +27,7 @@ fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
     let order = file.order?;
     let threads = order.threads.max(1) as f64;
     let share = file.waited_ns as f64 / evidence.watched.as_nanos() as f64 / threads;
-    if file.major < FEWEST || share < MUCH {
+    if file.waits < FEWEST || share < MUCH {
         return None;
     }
     let severity = if share >= MOST { Severity::Critical } else { Severity::Warning };
@@ -38,8 +38,13 @@ fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
         scope: file.path.clone(),
         what: format!("threads wait in page faults for {:.0} % of their time", share.min(1.0) * 100.0),
         evidence: vec![
-            format!("{} faults waited {} in total", file.major, Nanos(file.waited_ns)),
-            format!("{} each", Nanos(file.waited_ns / file.major)),
+            format!(
+                "{} faults waited {} in total, {} of them started the read",
+                file.waits,
+                Nanos(file.waited_ns),
+                file.major
+            ),
+            format!("{} each", Nanos(file.waited_ns / file.waits)),
             format!("order: {} ({:.0} % of the steps)", words(order.pattern), order.confidence * 100.0),
             format!("{} threads", order.threads),
         ],
@@ -84,7 +89,7 @@ mod tests {
     #[test]
     fn a_strided_scan_that_waits_is_told_its_stride() {
         let evidence = with_file(|file| {
-            file.major = 10_000;
+            file.waits = 10_000;
             file.waited_ns = 16_000_000_000;
             file.order = Some(order(Pattern::Strided(1 << 20)));
         });
@@ -98,7 +103,7 @@ mod tests {
     #[test]
     fn some_waits_at_the_start_are_nothing() {
         let evidence = with_file(|file| {
-            file.major = 100;
+            file.waits = 100;
             file.waited_ns = 50_000_000;
         });
 

@@ -28,11 +28,16 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         evidence: vec![
             format!("{} forks in {:.1} s", faults.forks, evidence.watched.as_secs_f64()),
             format!("{} anonymous", Bytes(anonymous).rounded()),
-            format!("{} faults in it, {:.0} after each fork", faults.anonymous, faults.anonymous as f64 / faults.forks as f64),
+            format!(
+                "{} faults in it, {:.0} after each fork",
+                faults.anonymous,
+                faults.anonymous as f64 / faults.forks as f64
+            ),
         ],
-        remedy: "posix_spawn or vfork + exec instead of fork; or madvise(p, n, MADV_DONTFORK) for what the child does not \
+        remedy:
+            "posix_spawn or vfork + exec instead of fork; or madvise(p, n, MADV_DONTFORK) for what the child does not \
                  need (Redis: fewer save lines, huge pages off)"
-            .to_owned(),
+                .to_owned(),
         proof: format!("perf stat -e minor-faults,page-faults -p {} -- sleep 5", evidence.target.pid),
     }]
 }

@@ -29,7 +29,10 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
             format!("page cache {}, all that can be dropped", Bytes(cache).rounded()),
             format!("{} of it this process", Bytes(evidence.process.anonymous_bytes).rounded()),
         ],
-        remedy: format!("raise the limit to {}, or make the program's own caches smaller", Bytes(limit / 4 * 5).rounded()),
+        remedy: format!(
+            "raise the limit to {}, or make the program's own caches smaller",
+            Bytes(limit / 4 * 5).rounded()
+        ),
         proof: format!(
             "cat {}/memory.stat | grep -E '^(anon|file|total_rss|total_cache) '",
             evidence.group.as_ref().map_or("", |group| &group.path)

@@ -39,9 +39,10 @@ fn of_file(file: &MappedFile) -> Option<Finding> {
                 format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())
             }),
         ],
-        remedy: "reserve n + 2 MiB with PROT_NONE, and map with MAP_FIXED at the address that is congruent to the offset \
+        remedy:
+            "reserve n + 2 MiB with PROT_NONE, and map with MAP_FIXED at the address that is congruent to the offset \
                  modulo 2 MiB"
-            .to_owned(),
+                .to_owned(),
         proof: format!("faultline compare {} -m mmap:advice=hugepage", file.path),
     })
 }

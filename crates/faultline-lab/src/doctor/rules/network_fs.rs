@@ -4,14 +4,14 @@ use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
 use faultline::Bytes;
 
-pub(super) const RULE: Rule =
-    Rule { name: "network_fs", summary: "a file of a network file system is mapped", look };
+pub(super) const RULE: Rule = Rule { name: "network_fs", summary: "a file of a network file system is mapped", look };
 
 const NETWORK: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "afs", "glusterfs", "9p", "gpfs", "beegfs"];
 
 fn is_network(kind: &str) -> bool {
     let remote = ["sshfs", "s3fs", "glusterfs", "gcsfuse", "rclone", "goofys", "mountpoint-s3", "juicefs"];
-    NETWORK.contains(&kind) || kind.strip_prefix("fuse.").is_some_and(|name| remote.iter().any(|it| name.starts_with(it)))
+    NETWORK.contains(&kind)
+        || kind.strip_prefix("fuse.").is_some_and(|name| remote.iter().any(|it| name.starts_with(it)))
 }
 
 fn look(evidence: &Evidence) -> Vec<Finding> {
@@ -19,17 +19,18 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
     mapped
         .map(|file| Finding {
             rule: RULE.name,
-            severity: if file.major >= 50 { Severity::Warning } else { Severity::Note },
+            severity: if file.waits >= 50 { Severity::Warning } else { Severity::Note },
             scope: file.path.clone(),
             what: format!("a file on {} is mapped", file.filesystem),
             evidence: vec![
                 format!("{} mapped", Bytes(file.mapped_bytes()).rounded()),
-                format!("{} faults, {} waited", file.faults, file.major),
+                format!("{} faults, {} waited", file.faults, file.waits),
                 "a server's error becomes SIGBUS in the thread that touches the page".to_owned(),
             ],
-            remedy: "read it with pread, whose errors can be handled, or copy it to a local disk first (SQLite: no WAL on \
+            remedy:
+                "read it with pread, whose errors can be handled, or copy it to a local disk first (SQLite: no WAL on \
                      network file systems; LMDB: not supported there)"
-                .to_owned(),
+                    .to_owned(),
             proof: format!("findmnt -T {}", file.path),
         })
         .collect()

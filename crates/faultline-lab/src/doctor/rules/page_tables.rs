@@ -33,9 +33,10 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         scope: "process".to_owned(),
         what: format!("page tables take {:.0} % of the resident memory", share * 100.0),
         evidence: facts,
-        remedy: "unmap what is not used any more (MADV_DONTNEED keeps the tables), map windows instead of everything, or \
+        remedy:
+            "unmap what is not used any more (MADV_DONTNEED keeps the tables), map windows instead of everything, or \
                  read sparse data with pread"
-            .to_owned(),
+                .to_owned(),
         proof: format!("grep -E 'VmPTE|VmRSS' /proc/{}/status", evidence.target.pid),
     }]
 }

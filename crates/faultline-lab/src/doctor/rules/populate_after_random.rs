@@ -28,13 +28,17 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         scope: file.path.clone(),
         what: "populated one page at a time, because MADV_RANDOM is in force".to_owned(),
         evidence: vec![
-            format!("{unseen} waits for the device made by the kernel (populate, mlock), {:.0}/s", evidence.rate(unseen)),
+            format!(
+                "{unseen} waits for the device made by the kernel (populate, mlock), {:.0}/s",
+                evidence.rate(unseen)
+            ),
             format!("{} by instructions", faults.major),
             "advice random in force (VmFlags rr)".to_owned(),
         ],
-        remedy: "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, \
+        remedy:
+            "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, \
                  n, MADV_RANDOM)"
-            .to_owned(),
+                .to_owned(),
         proof: format!("grep -A25 '{}' /proc/{}/smaps | grep VmFlags", file.path, evidence.target.pid),
     }]
 }

@@ -25,17 +25,25 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         scope: file.path.clone(),
         what: "MADV_RANDOM makes hot pages as evictable as cold ones".to_owned(),
         evidence: vec![
-            format!("advice random in force (VmFlags rr), Linux {}.{}", evidence.machine.kernel.0, evidence.machine.kernel.1),
+            format!(
+                "advice random in force (VmFlags rr), Linux {}.{}",
+                evidence.machine.kernel.0, evidence.machine.kernel.1
+            ),
             format!("{rate:.0} evicted pages needed again each second ({whose})"),
             format!("{} faults waited", file.major),
         ],
-        remedy: "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot \
+        remedy:
+            "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot \
                  part in a pool of your own"
-            .to_owned(),
+                .to_owned(),
         proof: format!(
             "faultline compare {} --workload zipf --memory {} -m mmap -m mmap:advice=random",
             file.path,
-            evidence.group.as_ref().and_then(|it| it.limit_bytes).map_or("1g".to_owned(), |it| faultline::Bytes(it).to_string())
+            evidence
+                .group
+                .as_ref()
+                .and_then(|it| it.limit_bytes)
+                .map_or("1g".to_owned(), |it| faultline::Bytes(it).to_string())
         ),
     })
     .collect()
@@ -58,7 +66,8 @@ mod tests {
     fn random_advice_with_refaults_is_found_since_6_3() {
         assert!(only(&RULE, &planted()).evidence[1].contains("4000 evicted pages"));
 
-        let old = Evidence { machine: crate::doctor::evidence::Machine { kernel: (6, 1), ..planted().machine }, ..planted() };
+        let old =
+            Evidence { machine: crate::doctor::evidence::Machine { kernel: (6, 1), ..planted().machine }, ..planted() };
         assert!(look(&old).is_empty());
     }
 

@@ -6,11 +6,8 @@ use crate::doctor::{Finding, Rule, Severity};
 use faultline::Bytes;
 use faultline::observe::pattern::Pattern;
 
-pub(super) const RULE: Rule = Rule {
-    name: "read_ahead_flood",
-    summary: "random faults make the device read many times what is touched",
-    look,
-};
+pub(super) const RULE: Rule =
+    Rule { name: "read_ahead_flood", summary: "random faults make the device read many times what is touched", look };
 
 /// Bytes read for each byte of a touched page, from which on it is a flood.
 const FLOOD: f64 = 8.0;
@@ -21,12 +18,17 @@ const LEAST: u64 = 32 << 20;
 fn look(evidence: &Evidence) -> Vec<Finding> {
     let all_major = evidence.faults.as_ref().map_or(0, |faults| faults.major);
     // Bytes are counted for the process: they are this file's where nearly all waits are.
-    evidence.data_files().filter(|file| file.major * 5 >= all_major * 4).filter_map(|file| of_file(evidence, file)).collect()
+    evidence
+        .data_files()
+        .filter(|file| file.major * 5 >= all_major * 4)
+        .filter_map(|file| of_file(evidence, file))
+        .collect()
 }
 
 fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
     let order = file.order.filter(|order| order.confidence >= 0.6)?;
-    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. }) || file.major < 64 || file.any(|it| it.random) {
+    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. }) || file.major < 64 || file.any(|it| it.random)
+    {
         return None;
     }
     let read = evidence.calls?.device_bytes;
@@ -63,7 +65,7 @@ fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{order, only, with_file};
+    use super::super::scenes::{only, order, with_file};
     use super::*;
 
     fn flooded() -> Evidence {

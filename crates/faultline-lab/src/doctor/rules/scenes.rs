@@ -1,6 +1,8 @@
 //! Evidence for the rules' tests: a healthy program, to be spoilt in one way each.
 
-use crate::doctor::evidence::{Calls, Deep, Evidence, Faults, FileMapping, Group, Machine, MappedFile, Process, Target};
+use crate::doctor::evidence::{
+    Calls, Deep, Evidence, Faults, FileMapping, Group, Machine, MappedFile, Process, Target,
+};
 use crate::doctor::{Finding, Rule};
 use faultline::observe::pattern::{Pattern, Recognised};
 use faultline::observe::places::FileId;

@@ -16,7 +16,7 @@ const MOST: f64 = 5000.0;
 fn look(evidence: &Evidence) -> Vec<Finding> {
     let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| *rate >= MUCH) else { return Vec::new() };
     // On a machine's count others may be the cause: only where this process waits, too.
-    let waits = evidence.faults.as_ref().map_or(0, |faults| faults.major);
+    let waits = evidence.faults.as_ref().map_or(0, |faults| faults.waits);
     let read = evidence.calls.map_or(0, |calls| calls.device_bytes);
     if evidence.rate(waits) < 10.0 && evidence.rate(read) < 1e6 {
         return Vec::new();
@@ -36,7 +36,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         ));
         facts.push(format!("limit met {} times", evidence.counter("cgroup_limit_hits").unwrap_or(0)));
     }
-    let file = evidence.data_files().filter(|file| file.major > 0).max_by_key(|file| file.major);
+    let file = evidence.data_files().filter(|file| file.waits > 0).max_by_key(|file| file.waits);
     if let Some(file) = file {
         let size = file.size_bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
         let order = file.order.map_or("unknown", |_| "");
@@ -69,7 +69,10 @@ fn remedy(file: Option<&MappedFile>, limit: Option<u64>) -> String {
              than memory gains nothing from the cache"
         ),
         Some(Pattern::HotSet { bytes }) => {
-            format!("{more}; or keep the hot {} in a pool of your own and read the rest with O_DIRECT", Bytes(bytes).rounded())
+            format!(
+                "{more}; or keep the hot {} in a pool of your own and read the rest with O_DIRECT",
+                Bytes(bytes).rounded()
+            )
         }
         _ => format!("{more}; or read with O_DIRECT into a pool of your own, which evicts by your own knowledge"),
     }
@@ -84,8 +87,8 @@ mod tests {
     fn a_scan_larger_than_the_limit_is_told_to_go_past_the_cache() {
         let mut evidence = healthy();
         count(&mut evidence, "cgroup_refault_pages", 100_000);
-        evidence.faults.as_mut().unwrap().major = 5000;
-        evidence.files[0].major = 5000;
+        evidence.faults.as_mut().unwrap().waits = 5000;
+        evidence.files[0].waits = 5000;
         evidence.files[0].order = Some(order(Pattern::Sequential));
 
         let found = only(&RULE, &evidence);

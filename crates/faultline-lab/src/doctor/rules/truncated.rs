@@ -22,9 +22,10 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
                     format!("from {} to {}", Bytes(before).rounded(), Bytes(after).rounded()),
                     format!("{} of the mapping lie beyond the end now", Bytes(gone).rounded()),
                 ],
-                remedy: "replace the file instead of truncating it: write a new one, then rename(2) it over the old one \
+                remedy:
+                    "replace the file instead of truncating it: write a new one, then rename(2) it over the old one \
                          (logrotate: create instead of copytruncate)"
-                    .to_owned(),
+                        .to_owned(),
                 proof: format!("stat -c %s {}; grep '{}' /proc/{}/maps", file.path, file.path, evidence.target.pid),
             })
         })

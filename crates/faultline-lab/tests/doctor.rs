@@ -1,0 +1,316 @@
+//! The doctor before planted defects: one small program for each, and healthy ones that must raise nothing.
+//!
+//! The programs are this very test binary, started again with FAULTLINE_PLANT set.
+#![allow(unsafe_code, reason = "the planted programs map, advise and fork as C programs do")]
+
+mod plants;
+mod world;
+
+use faultline_lab::place::MemoryLimit;
+use plants::Plant;
+use world::{Said, World, facility};
+
+/// Not a test: the planted program, when it is started as one.
+#[test]
+fn plant() {
+    plants::grow();
+}
+
+/// What the doctor says of a planted program.
+fn doctor(world: &World, plant: &Plant, more: &[&str]) -> Said {
+    let pid = plant.pid().to_string();
+    let mut arguments = vec!["doctor", pid.as_str(), "--for", "2s", "--json"];
+    arguments.extend(more);
+    world.faultline(&arguments)
+}
+
+fn rules(said: &Said) -> Vec<String> {
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    said.json()["findings"].as_array().unwrap().iter().map(|finding| text(&finding["rule"])).collect()
+}
+
+fn finds(rule: &str, name: &str) {
+    let world = World::new();
+    let plant = Plant::start(&world, name);
+
+    let said = doctor(&world, &plant, &["--deep"]);
+
+    assert!(rules(&said).iter().any(|found| found == rule), "{rule} is not found:\n{:#}", said.json());
+    assert!(plant.runs(), "the program was harmed");
+}
+
+/// The same where the program runs below a memory limit.
+fn finds_below(rule: &str, name: &str, limit_bytes: u64) {
+    let limit = match MemoryLimit::create(faultline::Bytes(limit_bytes)) {
+        Ok(limit) => limit,
+        Err(missing) => {
+            facility("a memory limit", Err(missing.to_string()));
+            return;
+        }
+    };
+    let world = World::new();
+    let plant = Plant::start_in(&world, name, |pid| limit.add(pid).unwrap());
+
+    let said = doctor(&world, &plant, &["--deep"]);
+
+    assert!(rules(&said).iter().any(|found| found == rule), "{rule} is not found:\n{:#}", said.json());
+    assert!(plant.runs(), "the program was harmed");
+}
+
+fn raises_nothing(name: &str) {
+    let world = World::new();
+    let plant = Plant::start(&world, name);
+
+    let said = doctor(&world, &plant, &["--deep", "--fail-on", "note"]);
+
+    assert_eq!(rules(&said), [] as [String; 0], "{:#}", said.json());
+    assert_eq!(said.code, Some(0));
+}
+
+fn samples() -> bool {
+    facility("fault samples", faultline::observe::sampler::FAULT_SAMPLES.met().map_err(|missing| missing.to_string()))
+}
+
+#[test]
+fn threads_that_wait_in_faults_are_found_with_their_stride() {
+    if !samples() {
+        return;
+    }
+    let world = World::new();
+    let plant = Plant::start(&world, "strided");
+
+    let said = doctor(&world, &plant, &[]);
+
+    let findings = said.json()["findings"].clone();
+    let found = findings.as_array().unwrap().iter().find(|finding| finding["rule"] == "fault_stall");
+    let found = found.unwrap_or_else(|| panic!("not found:\n{:#}", said.json()));
+    assert!(found["remedy"].as_str().unwrap().contains("i * 1048576"), "{found:#}");
+    let file = &said.json()["files"][0];
+    assert_eq!(file["order"]["pattern"]["stride_bytes"], 1 << 20, "{file:#}");
+}
+
+#[test]
+fn random_faults_that_read_whole_windows_are_found() {
+    if samples() {
+        finds("read_ahead_flood", "flood");
+    }
+}
+
+#[test]
+fn a_scan_under_random_advice_is_found() {
+    if samples() {
+        finds("random_scan", "random_scan");
+    }
+}
+
+#[test]
+fn populating_after_random_advice_is_found() {
+    if samples() {
+        finds("populate_after_random", "populate");
+    }
+}
+
+#[test]
+fn churn_of_mappings_is_found() {
+    if samples() {
+        finds("map_churn", "churn");
+    }
+}
+
+#[test]
+fn forks_with_much_memory_are_found() {
+    if samples() {
+        finds("fork_large", "fork");
+    }
+}
+
+#[test]
+fn a_skewed_mapping_that_wants_huge_pages_is_found() {
+    finds("misaligned_huge", "skewed");
+}
+
+#[test]
+fn small_pages_for_large_memory_are_found() {
+    let setting = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let is_usual = if setting.contains("[madvise]") { Ok(()) } else { Err(format!("the setting is {setting}")) };
+    if facility("huge pages by advice", is_usual) {
+        finds("huge_off", "small_pages");
+    }
+}
+
+#[test]
+fn large_page_tables_are_found() {
+    finds("page_tables", "sparse");
+}
+
+#[test]
+fn many_mappings_are_found() {
+    finds("map_count", "many_mappings");
+}
+
+#[test]
+fn a_file_that_shrinks_is_found() {
+    finds("truncated", "truncated");
+}
+
+#[test]
+fn reading_the_cache_again_and_again_is_found() {
+    finds("double_buffering", "double_buffering");
+}
+
+#[test]
+fn misaligned_direct_reads_are_found() {
+    finds("direct_misaligned", "misaligned_direct");
+}
+
+#[test]
+fn a_working_set_beyond_the_limit_is_found() {
+    finds_below("thrash", "scan_again", 64 << 20);
+}
+
+#[test]
+fn random_advice_under_pressure_is_found() {
+    if samples() {
+        finds_below("random_recency", "hot_under_random", 64 << 20);
+    }
+}
+
+#[test]
+fn a_limit_full_of_anonymous_memory_is_found() {
+    finds_below("headroom", "full", 64 << 20);
+}
+
+#[test]
+fn lookups_in_a_cached_file_raise_nothing() {
+    raises_nothing("healthy_lookups");
+}
+
+#[test]
+fn a_scan_of_a_cached_file_raises_nothing() {
+    raises_nothing("healthy_scan");
+}
+
+#[test]
+fn work_on_the_heap_raises_nothing() {
+    raises_nothing("healthy_heap");
+}
+
+#[test]
+fn a_program_that_sleeps_raises_nothing() {
+    raises_nothing("healthy_sleep");
+}
+
+#[test]
+fn a_sparse_map_longer_than_its_file_raises_nothing() {
+    raises_nothing("healthy_reserve");
+}
+
+#[test]
+fn the_text_fits_a_terminal_and_names_the_remedy() {
+    let world = World::new();
+    let plant = Plant::start(&world, "many_mappings");
+
+    let said = world.faultline(&["doctor", &plant.pid().to_string(), "--for", "500ms"]);
+
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    assert!(said.output.contains("sysctl -w vm.max_map_count="), "{}", said.output);
+    assert!(said.output.lines().all(|line| line.chars().count() <= 100), "{}", said.output);
+    assert!(said.output.lines().count() <= 40, "{}", said.output);
+}
+
+#[test]
+fn fail_on_is_exit_code_1_from_its_severity_on() {
+    let world = World::new();
+    let plant = Plant::start(&world, "many_mappings");
+    let pid = plant.pid().to_string();
+    let code = |least| world.faultline(&["doctor", &pid, "--for", "200ms", "--fail-on", least]).code;
+
+    assert_eq!((code("warning"), code("critical")), (Some(1), Some(0)));
+}
+
+#[test]
+fn who_cannot_be_watched_is_told_in_words() {
+    let world = World::new();
+    let says = |pid: &str, sentence: &str| world.faultline(&["doctor", pid, "--for", "100ms"]).fails(2, sentence);
+
+    says("4194303", "there is no process 4194303");
+    says("2", "kernel thread");
+    world.faultline(&["doctor"]).fails(2, "required");
+    world.faultline(&["doctor", "--", "no-such-program"]).fails(2, "could not start the program");
+    world.faultline(&["doctor", "1", "--for", "0"]).fails(2, "watch for 1s or more");
+}
+
+#[test]
+fn a_process_of_another_user_needs_rights() {
+    let world = World::new();
+    let Some(said) = world.as_nobody(&["doctor", &std::process::id().to_string(), "--for", "100ms"]) else { return };
+
+    said.fails(3, "it belongs to user 0, we are user 65534; run as its user, or as root: sudo faultline doctor");
+}
+
+#[test]
+fn a_process_that_ends_while_it_is_watched_is_told_with_what_was_seen() {
+    let world = World::new();
+    let mut child = std::process::Command::new("sleep").arg("0.5").spawn().unwrap();
+    let running = world.start_plain(&["doctor", &child.id().to_string(), "--for", "20s"]);
+    child.wait().unwrap();
+
+    let said = running.finish();
+
+    said.fails(2, "of watching; what was seen is above");
+    assert!(said.output.contains("sleep ("), "{}", said.output);
+}
+
+#[test]
+fn a_command_is_watched_to_its_end() {
+    let world = World::new();
+
+    let said = world.faultline(&["doctor", "--json", "--for", "20s", "--", "sh", "-c", "sleep 0.3; echo hello"]);
+
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    assert_eq!(said.json()["target"]["ended"], true);
+    assert!(said.errors.contains("hello"), "{}", said.errors);
+}
+
+#[test]
+fn an_ordinary_user_sees_the_faults_of_a_program_of_his_own() {
+    let world = World::new();
+    world.file("data", 8 << 20);
+    let script = "import mmap,time\nf=open('data','rb');m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)\n\
+                  while True:\n  s=sum(m[i] for i in range(0,len(m),65536)); m.close(); \
+                  m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ); time.sleep(.001)\n";
+    std::fs::write(world.path("scan.py"), script).unwrap();
+    let found = if world.shell("python3 -c 1") { Ok(()) } else { Err("no python3".to_owned()) };
+    if !facility("python3", found) {
+        return;
+    }
+    let Some(said) = world.as_nobody(&["doctor", "--for", "1500ms", "--json", "--", "python3", "scan.py"]) else {
+        return;
+    };
+    let paranoid = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    let json = said.json();
+    let _ = std::process::Command::new("kill").arg(json["target"]["pid"].to_string()).status();
+
+    if paranoid.trim().parse::<i32>().is_ok_and(|level| level > 2) {
+        assert!(json["missing"][0]["remedy"].as_str().unwrap().contains("kernel.perf_event_paranoid=2"), "{json:#}");
+        return;
+    }
+    let file = json["files"].as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with("/data"));
+    assert_eq!(file.unwrap()["order"]["pattern"]["name"], "sequential", "{json:#}");
+}
+
+#[test]
+fn two_doctors_at_once_and_an_interrupted_one_leave_the_program_running() {
+    let world = World::new();
+    let plant = Plant::start(&world, "healthy_lookups");
+    let pid = plant.pid().to_string();
+
+    let first = world.start_plain(&["doctor", &pid, "--for", "60s", "--json"]);
+    let second = world.faultline(&["doctor", &pid, "--for", "1s", "--json"]);
+    first.signal("INT");
+    let first = first.finish();
+
+    assert_eq!((first.code, second.code), (Some(0), Some(0)), "{}{}", first.errors, second.errors);
+    assert!(first.json()["watched_ns"].as_u64().unwrap() < 50_000_000_000);
+    assert!(plant.runs());
+}
