@@ -9,6 +9,7 @@ pub mod lineup;
 pub mod machine;
 pub mod peer;
 pub mod place;
+pub mod procedure;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -13,7 +13,7 @@ const STRANGERS: &[(&str, &str)] = &[("access", "observe"), ("observe", "access"
 /// Floors of the lab, lowest first.
 const LAB: &[&[&str]] = &[
     &["data", "trial", "record", "stats"],
-    &["workload", "machine", "place", "scratch", "peer"],
+    &["workload", "machine", "place", "scratch", "peer", "procedure"],
     &["run", "lineup"],
     &["session", "jobfile"],
     &["report"],
@@ -111,6 +111,7 @@ fn every_file_of_a_kind_is_registered() {
         ("faultline/src/observe", "Source"),
         ("faultline-lab/src/workload", "Workload"),
         ("faultline-lab/src/peer", "Peer"),
+        ("faultline-lab/src/procedure", "Procedure"),
     ];
     for (folder, kind) in kinds {
         let dir = crates().join(folder);

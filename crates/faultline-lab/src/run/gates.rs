@@ -119,7 +119,7 @@ fn swap(record: &Record) -> Option<Gate> {
 /// Time between the readings of the counters: the phase's own, but a peer's from its start to its end.
 fn observed_ns(record: &Record, phase: &Phase) -> u64 {
     match record.trial.arm {
-        Arm::Method(_) => phase.wall_ns,
+        Arm::Method(_) | Arm::Procedure(_) => phase.wall_ns,
         Arm::Peer(_) => record.timeline.at_ns.last().map_or(phase.wall_ns, |last| *last as u64).max(phase.wall_ns),
     }
 }

@@ -165,6 +165,19 @@ impl Mapping {
         }
     }
 
+    /// The word at `at`, read once, whatever else happens to it meanwhile.
+    ///
+    /// Raises SIGBUS where the file has no such page any more, as any mapping does; guard it against that.
+    ///
+    /// Panics past the end, or where `at` is not a multiple of 8.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.length, "a word past the end of its mapping, or across words");
+        // SAFETY: inside the live mapping and aligned; volatile, because others may change shared bytes at any time, and
+        // any bytes are a valid integer.
+        unsafe { self.address.add(at).cast::<u64>().read_volatile() }
+    }
+
     /// The bytes of `length` from `at` on.
     ///
     /// # Safety
