@@ -4,6 +4,7 @@
 
 pub mod command;
 pub mod data;
+pub mod experiment;
 pub mod jobfile;
 pub mod lineup;
 pub mod machine;

@@ -15,7 +15,8 @@ const LAB: &[&[&str]] = &[
     &["data", "trial", "record", "stats"],
     &["workload", "machine", "place", "scratch", "peer", "procedure"],
     &["run", "lineup"],
-    &["session", "jobfile"],
+    &["experiment", "jobfile"],
+    &["session"],
     &["report"],
     &["command"],
 ];
@@ -112,6 +113,7 @@ fn every_file_of_a_kind_is_registered() {
         ("faultline-lab/src/workload", "Workload"),
         ("faultline-lab/src/peer", "Peer"),
         ("faultline-lab/src/procedure", "Procedure"),
+        ("faultline-lab/src/experiment", "Experiment"),
     ];
     for (folder, kind) in kinds {
         let dir = crates().join(folder);
