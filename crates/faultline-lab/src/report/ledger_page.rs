@@ -40,12 +40,21 @@ fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Resu
         .filter(|record| record.cell.as_ref().is_some_and(|cell| cell.experiment == experiment.id))
         .collect();
     let rows: Vec<Value> = rows.iter().map(|entry| row(entry)).collect();
-    let times = bars(experiment, &own, true);
-    let rates = bars(experiment, &own, false);
-    let timeline = match experiment.timeline {
-        Some(end) => timeline(&own, end)?,
-        None => String::new(),
-    };
+    let figures = kinds(&own)
+        .into_iter()
+        .map(|kind| {
+            let bars = bars(experiment, &own, kind);
+            let drawn = match kind {
+                Kind::Procedure => plot::bars(&bars, "milliseconds of the visit", milliseconds),
+                Kind::Blocks(bytes) => {
+                    let unit = format!("accesses of {} per second, setup included", words::bytes(bytes as f64));
+                    plot::bars(&bars, &unit, words::per_second)
+                }
+            };
+            Ok(context! { svg => drawn?, published => bars.iter().any(|bar| bar.published.is_some()) })
+        })
+        .collect::<Result<Vec<Value>>>()?;
+    let timeline = experiment.timeline.map(|end| timeline(&own, end)).transpose()?;
     let scale = own.first().and_then(|record| record.cell.as_ref()).map(|cell| cell.scale.clone());
     Ok(context! {
         id => experiment.id,
@@ -56,9 +65,7 @@ fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Resu
         runs => own.len(),
         scale => scale,
         rows => rows,
-        times => plot::bars(&times, "milliseconds of the visit", milliseconds)?,
-        rates => plot::bars(&rates, "accesses per second, setup included", words::per_second)?,
-        published => times.iter().chain(&rates).any(|bar| bar.published.is_some()),
+        figures => figures,
         timeline => timeline,
     })
 }
@@ -78,44 +85,76 @@ fn row(entry: &Entry) -> Value {
     }
 }
 
-/// Cells of procedures by the time of their visit, or the others by their accesses a second, in the order they were run.
-fn bars(experiment: &Experiment, records: &[&Record], procedures: bool) -> Vec<Bar> {
-    let mut names: Vec<&str> = Vec::new();
-    let is_one = |record: &&&Record| matches!(record.trial.arm, Arm::Procedure(_)) == procedures && record.is_valid();
-    for record in records.iter().filter(is_one) {
-        let name = record.cell.as_ref().map_or("", |cell| cell.name.as_str());
-        if !names.contains(&name) {
-            names.push(name);
+/// Cells that may be drawn over one axis.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// By the time of their visit.
+    Procedure,
+    /// By their accesses of so many bytes.
+    Blocks(u64),
+}
+
+fn kind(record: &Record) -> Kind {
+    match record.trial.arm {
+        Arm::Procedure(_) => Kind::Procedure,
+        _ => Kind::Blocks(record.trial.block_bytes),
+    }
+}
+
+/// The kinds of the valid records, in the order they were run.
+fn kinds(records: &[&Record]) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for record in records.iter().filter(|record| record.is_valid()) {
+        if !kinds.contains(&kind(record)) {
+            kinds.push(kind(record));
+        }
+    }
+    kinds
+}
+
+/// A bar for each cell of a kind, in the order they were run.
+fn bars(experiment: &Experiment, records: &[&Record], wanted: Kind) -> Vec<Bar> {
+    let own: Vec<&Record> =
+        records.iter().copied().filter(|record| record.is_valid() && kind(record) == wanted).collect();
+    let name_of = |record: &Record| record.cell.as_ref().map(|cell| cell.name.clone()).unwrap_or_default();
+    let mut names: Vec<String> = Vec::new();
+    for record in &own {
+        if !names.contains(&name_of(record)) {
+            names.push(name_of(record));
         }
     }
     let value = |record: &Record| {
         let visit = record.phase("visit")?.wall_ns as f64;
         let all: f64 = record.phases.iter().map(|phase| phase.wall_ns as f64 / 1e9).sum();
-        if procedures { Some(visit / 1e6) } else { (all > 0.0).then(|| record.accesses() as f64 / all) }
+        match wanted {
+            Kind::Procedure => Some(visit / 1e6),
+            Kind::Blocks(_) => (all > 0.0).then(|| record.accesses() as f64 / all),
+        }
     };
-    let bar = |name: &str| {
-        let of_cell = |record: &&&Record| record.cell.as_ref().is_some_and(|cell| cell.name == name);
+    let bar = |name: String| {
         let samples: Vec<f64> =
-            records.iter().filter(is_one).filter(of_cell).filter_map(|record| value(record)).collect();
+            own.iter().filter(|record| name_of(record) == name).filter_map(|it| value(it)).collect();
         let published = experiment.published.iter().find(|(cell, _)| *cell == name).map(|(_, value)| *value);
-        let published = published.map(|value| if procedures { value * 1e3 } else { value });
-        Some(Bar { name: name.to_owned(), found: stats::estimate(&samples)?, samples, published })
+        let published = published.map(|value| if wanted == Kind::Procedure { value * 1e3 } else { value });
+        Some(Bar { name, found: stats::estimate(&samples)?, samples, published })
     };
     names.into_iter().filter_map(bar).collect()
 }
 
 /// The timelines of the cells whose name ends so, on common axes.
-fn timeline(records: &[&Record], end: &str) -> Result<String> {
+fn timeline(records: &[&Record], end: &str) -> Result<Value> {
     let drawn: Vec<Record> = records
         .iter()
         .filter(|record| record.cell.as_ref().is_some_and(|cell| cell.name.ends_with(end)))
         .map(|record| (*record).clone())
         .collect();
     let summary = Summary::of(&drawn);
-    match summary.groups.first() {
-        Some(group) => plot::panels(group),
-        None => Ok(String::new()),
-    }
+    let Some(group) = summary.groups.first() else { return Ok(Value::from(false)) };
+    let look = |(arm, look): (&super::ArmSummary<'_>, plot::Look)| {
+        context! { name => arm.name, hex => look.hex() }
+    };
+    let legend: Vec<Value> = plot::shown(group).into_iter().map(look).collect();
+    Ok(context! { svg => plot::panels(group)?, legend => legend })
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ fn paint(canvas: &Canvas<'_>, bar: &Bar, scale: Scale, y: i32, number: fn(f64) -
     if let Some(published) = bar.published {
         let at = scale.pixel(published);
         canvas.bar((scale.from, y + 5), (at, y + 10), GREY[1])?;
-        furthest = furthest.max(at);
+        canvas.text(&number(published), (at + 8, y + 8), Anchor::Left, 11)?;
     }
     if let Some([low, high]) = bar.found.interval {
         let (low, high) = (scale.pixel(low), scale.pixel(high));
