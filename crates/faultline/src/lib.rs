@@ -7,6 +7,7 @@
 pub mod access;
 pub mod error;
 pub mod files;
+pub mod map;
 pub mod needs;
 pub mod observe;
 pub mod params;
