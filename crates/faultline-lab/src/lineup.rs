@@ -2,8 +2,7 @@
 
 use crate::peer;
 use crate::trial::{Arm, Choice, Direction};
-use faultline::access;
-use faultline::{Error, Given, Result};
+use faultline::{Error, Given, Result, methods};
 
 /// The usual methods: the control, mmap with each hint, explicit I/O.
 pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
@@ -37,7 +36,7 @@ pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
         given.only(&(peer.params)())?;
         return Ok(Arm::Peer(Choice { name: name.to_owned(), given: given.0 }));
     }
-    let method = access::named(name).map_err(|error| {
+    let method = methods::named(name).map_err(|error| {
         let peers: Vec<&str> = peer::ALL.iter().map(|peer| peer.name).collect();
         Error::Invalid(format!("{error}; peers are {}", peers.join(", ")))
     })?;

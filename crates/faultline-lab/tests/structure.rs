@@ -5,8 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Floors of the library, lowest first. A file may use its own floor's and lower ones.
-const LIBRARY: &[&[&str]] =
-    &[&["units", "error", "needs", "sys", "params", "files", "proc"], &["access", "observe"], &["map"]];
+const LIBRARY: &[&[&str]] = &[
+    &["units", "error", "needs", "sys", "params", "files", "proc"],
+    &["access", "observe"],
+    &["map", "pool"],
+    &["methods"],
+];
 
 /// Within a floor, who may not know whom.
 const STRANGERS: &[(&str, &str)] = &[("access", "observe"), ("observe", "access"), ("proc", "files")];

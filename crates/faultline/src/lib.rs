@@ -8,9 +8,11 @@ pub mod access;
 pub mod error;
 pub mod files;
 pub mod map;
+pub mod methods;
 pub mod needs;
 pub mod observe;
 pub mod params;
+pub mod pool;
 pub mod proc;
 pub mod sys;
 #[cfg(test)]

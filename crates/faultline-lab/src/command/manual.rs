@@ -5,7 +5,7 @@ use crate::peer;
 use crate::workload;
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
-use faultline::access;
+use faultline::methods;
 use faultline::observe;
 use faultline::params::Param;
 use faultline::{Error, Result};
@@ -71,7 +71,7 @@ pub fn list(args: ListArgs) -> Result<Exit> {
 fn lines(kind: Kind) -> Vec<Line> {
     let line = |name: &str, says: &str, params| Line { name: name.to_owned(), says: says.to_owned(), params };
     match kind {
-        Kind::Methods => access::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
+        Kind::Methods => methods::all().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Workloads => workload::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Peers => peer::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Counters => {

@@ -14,7 +14,8 @@ use crate::run::meter::{Interval, Until, buckets};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;
-use faultline::access::{self, Opened, Reader};
+use faultline::access::{Opened, Reader};
+use faultline::methods;
 use faultline::sys::clock::monotonic;
 use faultline::sys::{cache, read};
 use faultline::{Error, Extent, Nanos, Result, Target};
@@ -139,7 +140,8 @@ fn run_method<W: Write>(
     line: &mut Line<W>,
 ) -> Result<Ended> {
     let began = monotonic();
-    let Opened { reader, settings, notes } = (access::named(&choice.name)?.open)(Arc::clone(&target), &choice.given())?;
+    let Opened { reader, settings, notes } =
+        (methods::named(&choice.name)?.open)(Arc::clone(&target), &choice.given())?;
     let readers = with_siblings(reader, trial.threads)?;
     phase(line, "open", began, monotonic());
 

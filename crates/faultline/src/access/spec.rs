@@ -1,6 +1,6 @@
 //! What every access method must do; a new one passes these without a line of its own.
 
-use crate::access::{ALL, CONTROL, Filler, Method, Opened, Visitor};
+use crate::access::{CONTROL, Filler, Method, Opened, Visitor};
 use crate::error::Error;
 use crate::files::{Extent, Layout, Target};
 use crate::params::Given;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 fn variants() -> Vec<(&'static Method, Given)> {
     let given = |text: &str| text.parse::<Given>().unwrap();
     let mut variants = Vec::new();
-    for method in ALL.iter().copied().filter(|method| method.name != CONTROL) {
+    for method in crate::methods::all().filter(|method| method.name != CONTROL) {
         if let Some(missing) = method.needs.iter().find_map(|need| need.met().err()) {
             eprintln!("SKIPPED {}: {missing}", method.name);
             continue;
@@ -278,7 +278,7 @@ fn hints_change_no_byte() {
 #[test]
 fn an_unknown_parameter_is_refused_by_every_method() {
     let file = TestFile::on_disk(PAGE);
-    for method in ALL {
+    for method in crate::methods::all() {
         let refused = (method.open)(file.target(false), &Given::none().with("wings", 2));
 
         assert!(matches!(refused.err(), Some(Error::Invalid(_))), "{}", method.name);

@@ -125,6 +125,25 @@ impl Mapping {
             .map_err(|error| Error::io(format!("reserve {length} bytes of memory"), "mmap", error))
     }
 
+    /// Address space for `length` bytes of private memory that takes none until it is written, whatever the machine has.
+    ///
+    /// Errors: Io (out of address space).
+    pub fn reserve(length: usize) -> Result<Mapping> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: without MAP_FIXED the kernel chooses a free range.
+        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, flags) };
+        mapped
+            .map(|address| Mapping {
+                address: address.cast(),
+                length,
+                offset: 0,
+                writable: true,
+                reserved: (ptr::null_mut(), 0),
+            })
+            .map_err(|error| Error::io(format!("reserve {length} bytes of address space"), "mmap", error))
+    }
+
     /// Its first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.address
