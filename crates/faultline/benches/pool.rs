@@ -76,7 +76,7 @@ fn resident(criterion: &mut Criterion) {
                 timed(threads, rounds, |page| {
                     loop {
                         let Ok(seen) = pool.peek(page as u64) else { continue };
-                        let sum = (0..8).fold(0u64, |sum, word| sum.wrapping_add(seen.word(word * 8)));
+                        let sum = seen.words::<8>(0).iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
                         if seen.is_undisturbed() {
                             return sum;
                         }

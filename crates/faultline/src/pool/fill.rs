@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering;
 /// Positions of the clock that one thread takes at a time.
 const STEP: u64 = 64;
 
+/// Pages of room made at a time while reads are under way.
+const AHEAD: u64 = 64;
+
 /// How often a thread gives way before it says that there is no room.
 const PATIENCE: u32 = 10_000;
 
@@ -38,6 +41,28 @@ impl<'p> Arrivals<'p> for Nobody {
     fn ready(&mut self, _: usize, _: Shared<'p>) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
+}
+
+/// Keeps the page that comes.
+struct Keep<'p>(Option<Shared<'p>>);
+
+impl<'p> Arrivals<'p> for Keep<'p> {
+    fn ready(&mut self, _: usize, page: Shared<'p>) -> ControlFlow<()> {
+        self.0 = Some(page);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The page, held.
+pub(super) fn pin<'p>(pool: &'p Inner, reader: &mut dyn Reader, number: u64) -> Result<Shared<'p>> {
+    if let Ok(held) = pool.memory.share(number) {
+        pool.count(|counts| &counts.hits, 1);
+        return Ok(held);
+    }
+    let mut keep = Keep(None);
+    // Nothing to break off from: there is one page.
+    let _ = bring(pool, reader, &[number], &mut keep)?;
+    keep.0.ok_or_else(|| Error::Invalid(format!("page {number} was not brought by its reader")))
 }
 
 /// Makes these pages be in memory for a moment.
@@ -99,29 +124,60 @@ fn read<'p>(
     arrivals: &mut dyn Arrivals<'p>,
 ) -> Result<ControlFlow<()>> {
     let count = absent.len() as u64;
-    make_room(pool, reader, count)?;
+    // Without dirty pages room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
+    let early = pool.dirty.load(Ordering::Relaxed) > 0;
+    if early {
+        make_room(pool, reader, count)?;
+    }
     pool.count(|counts| &counts.misses, count);
     let extents: Vec<Extent> = absent.iter().map(|(_, held)| pool.extent(held.number())).collect();
-    let mut reading =
-        Reading { absent: absent.into_iter().map(Some).collect(), arrivals, came: 0, flow: ControlFlow::Continue(()) };
+    let mut reading = Reading {
+        absent: absent.into_iter().map(Some).collect(),
+        arrivals,
+        pool,
+        reserved: if early { count } else { 0 },
+        came: 0,
+        flow: ControlFlow::Continue(()),
+    };
     let visited = reader.visit(&extents, &mut reading);
-    let Reading { absent, came, flow, .. } = reading;
+    let Reading { absent, reserved, came, flow, .. } = reading;
     // Those that did not come are evicted again as their guards go.
     drop(absent);
-    pool.resident.fetch_sub(count - came, Ordering::Relaxed);
-    visited.map(|()| flow)
+    pool.resident.fetch_sub(reserved - came, Ordering::Relaxed);
+    visited?;
+    // What a budget full of held or dirty pages let pass above is made up for now.
+    make_room(pool, reader, 0)?;
+    Ok(flow)
 }
 
 /// Takes the bytes of pages as they come.
 struct Reading<'p, 'a> {
     absent: Vec<Option<(usize, Exclusive<'p>)>>,
     arrivals: &'a mut dyn Arrivals<'p>,
+    pool: &'p Inner,
+    /// Pages of the budget taken, and those that came.
+    reserved: u64,
     came: u64,
     flow: ControlFlow<()>,
 }
 
+impl Reading<'_, '_> {
+    /// Takes the budget's pages up to the `wanted`-th of this visit, a few more at a time.
+    fn reserve(&mut self, wanted: u64) {
+        if self.reserved >= wanted {
+            return;
+        }
+        let more = AHEAD.min(self.absent.len() as u64 - self.reserved);
+        self.reserved += more;
+        if self.pool.resident.fetch_add(more, Ordering::Relaxed) + more > self.pool.room {
+            evict_clean(self.pool);
+        }
+    }
+}
+
 impl Visitor for Reading<'_, '_> {
     fn submitted(&mut self, index: usize) {
+        self.reserve(index as u64 + 1);
         if let Some((asked, _)) = &self.absent[index] {
             self.arrivals.submitted(*asked);
         }
@@ -129,6 +185,7 @@ impl Visitor for Reading<'_, '_> {
 
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
         let Some((asked, mut held)) = self.absent[index].take() else { return ControlFlow::Continue(()) };
+        self.reserve(index as u64 + 1);
         held[..bytes.len()].copy_from_slice(bytes);
         held.set_filled();
         self.came += 1;
@@ -204,11 +261,31 @@ fn no_room(pool: &Inner) -> Error {
 /// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes
 /// back. Returns how many.
 fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
-    let count = pool.memory.count();
-    let mut victims = Vec::with_capacity(pool.options.batch as usize);
+    let (mut dirty, mut clean): (Vec<_>, Vec<_>) = victims(pool).into_iter().partition(Exclusive::is_dirty);
+    if !dirty.is_empty() {
+        write::behind(pool, reader, &mut dirty);
+        // What could not be written stays.
+        clean.extend(dirty.into_iter().filter(|held| !held.is_dirty()));
+    }
+    give_back(pool, clean)
+}
+
+/// One batch of the clock without those that would have to be written. Short of victims, the budget is exceeded for the
+/// moment; whoever reads makes up for it afterwards.
+fn evict_clean(pool: &Inner) {
+    let mut clean = victims(pool);
+    clean.retain(|held| !held.is_dirty());
+    // Failing to give memory back leaves the pages where they are; the next batch tries others.
+    let _ = give_back(pool, clean);
+}
+
+/// Marked pages, locked: at most a batch.
+fn victims(pool: &Inner) -> Vec<Exclusive<'_>> {
+    let (count, batch) = (pool.memory.count(), pool.options.batch as usize);
+    let mut victims = Vec::with_capacity(batch + STEP as usize);
     let mut passed = 0;
     // Twice round: once to mark, once to take.
-    while victims.len() < pool.options.batch as usize && passed < 2 * count + STEP {
+    while victims.len() < batch && passed < 2 * count + STEP {
         let from = pool.hand.fetch_add(STEP, Ordering::Relaxed);
         for number in (from..from + STEP).map(|position| position % count) {
             if pool.memory.pass(number) == Seen::Marked {
@@ -217,18 +294,16 @@ fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
         }
         passed += STEP;
     }
-    let (mut dirty, mut clean): (Vec<_>, Vec<_>) = victims.into_iter().partition(Exclusive::is_dirty);
-    if !dirty.is_empty() {
-        write::behind(pool, reader, &mut dirty);
-        // What could not be written stays.
-        clean.extend(dirty.into_iter().filter(|held| !held.is_dirty()));
-    }
-    let evicted = clean.len() as u64;
-    if evicted > 0 {
-        let calls = pool.memory.evict(clean)?;
-        pool.resident.fetch_sub(evicted, Ordering::Relaxed);
-        pool.count(|counts| &counts.evicted, evicted);
+    victims
+}
+
+fn give_back(pool: &Inner, pages: Vec<Exclusive<'_>>) -> Result<u64> {
+    let count = pages.len() as u64;
+    if count > 0 {
+        let calls = pool.memory.evict(pages)?;
+        pool.resident.fetch_sub(count, Ordering::Relaxed);
+        pool.count(|counts| &counts.evicted, count);
         pool.count(|counts| &counts.drop_calls, calls);
     }
-    Ok(evicted)
+    Ok(count)
 }

@@ -56,6 +56,8 @@ struct Inner {
     room: u64,
     /// Pages in memory, or about to be.
     resident: AtomicU64,
+    /// Of these, dirty ones: while there are none, pages can be evicted without writing.
+    dirty: AtomicU64,
     /// Where the clock stands.
     hand: AtomicU64,
     metrics: Counts,
@@ -118,6 +120,7 @@ impl Pool {
             options,
             room,
             resident: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
             hand: AtomicU64::new(0),
             metrics: Counts::default(),
             failed: Mutex::new(None),
@@ -175,14 +178,7 @@ impl Handle {
     /// Errors: Invalid (past the end; every page of the budget is held), what the reader says.
     pub fn pin(&mut self, number: u64) -> Result<Shared<'_>> {
         self.check(number)?;
-        let Handle { pool, reader } = self;
-        loop {
-            fill::fetch(&pool.shared, reader.as_mut(), &[number])?;
-            match pool.shared.memory.share(number) {
-                Ok(held) => return Ok(held),
-                Err(_) => std::thread::yield_now(),
-            }
-        }
+        fill::pin(&self.pool.shared, self.reader.as_mut(), number)
     }
 
     /// Reads these pages where they are not in memory, many at a time. They may be evicted again before they are used.
@@ -255,7 +251,10 @@ impl Inner {
         let length = self.extent(held.number()).length;
         let done = change(&mut held[..length]);
         held.set_filled();
-        held.set_dirty(true);
+        if !held.is_dirty() {
+            held.set_dirty(true);
+            self.dirty.fetch_add(1, Ordering::Relaxed);
+        }
         done
     }
 

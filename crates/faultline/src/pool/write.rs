@@ -7,6 +7,7 @@ use crate::files::Extent;
 use crate::sys::page_state::Refused;
 use crate::sys::pages::Exclusive;
 use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
 
 /// Pages written at once when all are flushed.
 const BATCH: usize = 256;
@@ -28,6 +29,7 @@ pub(super) fn behind(pool: &Inner, reader: &mut dyn Reader, pages: &mut [Exclusi
     match reader.update(&extents, &mut Copying(pages)) {
         Ok(()) => {
             pages.iter_mut().for_each(|held| held.set_dirty(false));
+            pool.dirty.fetch_sub(pages.len() as u64, Ordering::Relaxed);
             pool.count(|counts| &counts.written, pages.len() as u64);
         }
         Err(error) => {

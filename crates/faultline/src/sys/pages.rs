@@ -248,6 +248,19 @@ impl Optimistic<'_> {
         unsafe { self.bytes.add(at).cast::<u64>().read_volatile() }
     }
 
+    /// `N` words from `at` on, as [`word`](Optimistic::word), with one check for all.
+    ///
+    /// Panics past the end, or where `at` is not a multiple of 8.
+    #[inline]
+    pub fn words<const N: usize>(&self, at: usize) -> [u64; N] {
+        assert!(
+            at.is_multiple_of(8) && N * 8 <= self.length && at <= self.length - N * 8,
+            "words past the end of a page"
+        );
+        // SAFETY: as for one word.
+        std::array::from_fn(|index| unsafe { self.bytes.add(at + index * 8).cast::<u64>().read_volatile() })
+    }
+
     /// Whether everything read so far was the page's, undisturbed.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
