@@ -14,6 +14,7 @@ use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;
 use faultline::access::{self, Opened, Reader};
+use faultline::prefetch;
 use faultline::sys::clock::monotonic;
 use faultline::sys::{cache, read};
 use faultline::{Error, Extent, Nanos, Result, Target};
@@ -109,7 +110,8 @@ fn run_method<W: Write>(
     line: &mut Line<W>,
 ) -> Result<Ended> {
     let began = monotonic();
-    let Opened { reader, settings, notes } = (access::named(&choice.name)?.open)(Arc::clone(&target), &choice.given())?;
+    let method = access::named(&choice.name)?;
+    let Opened { reader, settings, notes } = prefetch::open(method, Arc::clone(&target), &choice.given())?;
     let readers = with_siblings(reader, trial.threads)?;
     phase(line, "open", began, monotonic());
 
