@@ -40,10 +40,11 @@ crate::params! {
 const HISTORY: usize = 48;
 
 /// Laws on trial at the same time.
-const CANDIDATES: usize = 32;
+const CANDIDATES: usize = 64;
 
-/// Laws that one access can suggest: several, for equally spaced columns also look like a stride.
-const SUGGESTIONS: usize = 3;
+/// Laws that one access can suggest besides those that repeat in time: several, for columns of a row form equal
+/// distances, too.
+const SUGGESTIONS: usize = 2;
 
 /// Streams read ahead of at the same time; the one longest unused makes room.
 const STREAMS: usize = 16;
@@ -52,9 +53,9 @@ const STREAMS: usize = 16;
 const IDLE: u64 = 1024;
 
 /// Accesses without any prediction come true after which the detector rests, and its first rest; rests then double.
-const FRUITLESS: u32 = 96;
+const FRUITLESS: u32 = 64;
 const FIRST_REST: u32 = 256;
-const LONGEST_REST: u32 = 8192;
+const LONGEST_REST: u32 = 2048;
 
 /// Rows of a sequential stream: what is announced at least.
 const SEQUENTIAL_ROW: u64 = 64 << 10;
@@ -159,18 +160,22 @@ impl Learned {
     /// Whether a stream goes on with this access; it is the last of the list then.
     #[inline]
     fn follow(&mut self, offset: u64) -> bool {
-        // The one used last first: alone it is the only one, and interleaved ones take turns.
-        for at in (0..self.streams.len()).rev() {
-            if let Some(rows) = self.streams[at].advance(offset) {
-                self.used += rows;
-                self.streams[at].touched = self.now;
-                if at + 1 != self.streams.len() {
-                    self.streams[at..].rotate_left(1);
-                }
-                return true;
-            }
+        // Exactly the next row of one before nearly that of another, and the one used last before the others.
+        let exact = self.streams.iter().rposition(|stream| stream.is_next(offset));
+        let found = exact.or_else(|| self.streams.iter().rposition(|stream| stream.rows_to(offset).is_some()));
+        let Some(at) = found else { return false };
+        let stream = &mut self.streams[at];
+        self.used += stream.advance(offset).map_or(0, |rows| rows.min(1));
+        stream.touched = self.now;
+        if stream.is_broken() {
+            let gone = self.streams.remove(at);
+            self.give_up(&gone);
+            return false;
         }
-        false
+        if at + 1 != self.streams.len() {
+            self.streams[at..].rotate_left(1);
+        }
+        true
     }
 
     #[inline(never)]
@@ -243,28 +248,48 @@ impl Learned {
         }
     }
 
-    /// Makes candidates of the equal distances that end at `offset`, the latest first.
+    /// Makes candidates of the equal distances that end at `offset`.
     fn suggest(&mut self, offset: u64) {
-        let known = &self.history[..self.seen.min(HISTORY)];
-        let mut found = 0;
-        for back in 1..=known.len() {
-            let middle = self.history[(self.seen - back) % HISTORY];
-            let stride = offset.wrapping_sub(middle) as i64;
-            let Some(first) = middle.checked_add_signed(stride.wrapping_neg()) else { continue };
-            if stride == 0 || !known.contains(&first) {
-                continue;
-            }
-            if !self.candidates.iter().any(|it| it.last == offset && it.stride == stride) {
-                if self.candidates.len() == CANDIDATES {
-                    self.candidates.remove(0);
-                }
-                self.candidates.push(Candidate { last: offset, stride, hits: 0 });
-            }
-            found += 1;
-            if found == SUGGESTIONS {
-                return;
+        let known = self.seen.min(HISTORY);
+        // Equal distances at equal times, as columns that are read in turn have them: hardly ever chance.
+        for period in 1..=known / 2 {
+            let (middle, first) = (self.back(period), self.back(2 * period));
+            if offset.wrapping_sub(middle) == middle.wrapping_sub(first) {
+                self.propose(offset, offset.wrapping_sub(middle) as i64);
             }
         }
+        // Equal distances at any times: streams among other accesses. The latest first.
+        let mut left = SUGGESTIONS;
+        for back in 1..=known {
+            let middle = self.back(back);
+            let stride = offset.wrapping_sub(middle) as i64;
+            let Some(first) = middle.checked_add_signed(stride.wrapping_neg()) else { continue };
+            if self.history[..known].contains(&first) && self.propose(offset, stride) {
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The offset of `back` accesses ago.
+    fn back(&self, back: usize) -> u64 {
+        self.history[(self.seen - back) % HISTORY]
+    }
+
+    /// Puts a law on trial; false where it is already, or is none.
+    fn propose(&mut self, last: u64, stride: i64) -> bool {
+        if stride == 0 || self.candidates.iter().any(|it| it.last == last && it.stride == stride) {
+            return false;
+        }
+        if self.candidates.len() == CANDIDATES {
+            let fewest = self.candidates.iter().map(|it| it.hits).min().unwrap_or(0);
+            let oldest = self.candidates.iter().position(|it| it.hits == fewest).unwrap_or(0);
+            self.candidates.remove(oldest);
+        }
+        self.candidates.push(Candidate { last, stride, hits: 0 });
+        true
     }
 
     /// Begins anew: what was seen before a rest says nothing about what comes after it.
@@ -321,8 +346,7 @@ impl Learned {
     #[inline]
     fn want(&mut self, wanted: &mut Vec<Extent>) {
         let Some(stream) = self.streams.last() else { return };
-        let is_sequential = stream.length as u64 == stream.stride.unsigned_abs();
-        let depth = match is_sequential {
+        let depth = match stream.is_dense() {
             true => self.params.window.0 / stream.stride.unsigned_abs(),
             false => u64::from(self.params.depth),
         };

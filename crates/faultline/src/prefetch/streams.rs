@@ -4,7 +4,7 @@ use crate::files::Extent;
 use crate::prefetch::Scene;
 
 /// Rows that may be left out between two accesses of a stream without ending it: a filter skips some.
-const SKIPPED_ROWS: u64 = 8;
+const SKIPPED_ROWS: u64 = 4;
 
 /// Rows of equal distance, visited one after the other.
 #[derive(Clone, Debug)]
@@ -19,6 +19,9 @@ pub(super) struct Stream {
     ahead: u64,
     /// Rows to want beyond the last visited one, now; it grows while predictions come true.
     reach: u64,
+    /// Rows met, and rows left out between them.
+    met: u64,
+    skipped: u64,
     /// When it was last met, in its owner's count.
     pub touched: u64,
 }
@@ -27,7 +30,23 @@ impl Stream {
     /// A stream that wants `reach` rows ahead at first.
     pub fn new(last: u64, stride: i64, length: usize, reach: u64) -> Stream {
         let length = length.min(stride.unsigned_abs() as usize);
-        Stream { last, stride, length, ahead: 0, reach, touched: 0 }
+        Stream { last, stride, length, ahead: 0, reach, met: 0, skipped: 0, touched: 0 }
+    }
+
+    /// Whether `offset` is where the next row begins.
+    #[inline]
+    pub fn is_next(&self, offset: u64) -> bool {
+        offset.wrapping_sub(self.last) as i64 == self.stride
+    }
+
+    /// Whether its rows are contiguous: a sequence rather than a stride.
+    pub fn is_dense(&self) -> bool {
+        self.length as u64 == self.stride.unsigned_abs()
+    }
+
+    /// Whether more rows were left out than met, so that it is no law after all.
+    pub fn is_broken(&self) -> bool {
+        self.skipped > self.met + 2 * SKIPPED_ROWS
     }
 
     /// Whether an access at `offset` belongs to it; if so, the stream moves there. How many rows it moved.
@@ -36,18 +55,21 @@ impl Stream {
         let rows = self.rows_to(offset)?;
         self.last = self.last.wrapping_add_signed(self.stride * rows as i64);
         self.ahead = self.ahead.saturating_sub(rows);
+        self.met += rows.min(1);
+        self.skipped += rows.saturating_sub(1);
         Some(rows)
     }
 
     #[inline]
-    fn rows_to(&self, offset: u64) -> Option<u64> {
+    pub fn rows_to(&self, offset: u64) -> Option<u64> {
         let delta = offset.wrapping_sub(self.last) as i64;
         if delta == self.stride {
             return Some(1);
         }
         // Too far even for rows left out: the common case of a foreign access, without a division.
         let stride = self.stride.unsigned_abs();
-        let most = SKIPPED_ROWS.max(self.ahead) + 1;
+        // What was read ahead of a sequence may be entered anywhere; at a stride a far row is more likely chance.
+        let most = if self.is_dense() { SKIPPED_ROWS.max(self.ahead) } else { SKIPPED_ROWS } + 1;
         if delta.unsigned_abs() > stride.saturating_mul(most) {
             return None;
         }
