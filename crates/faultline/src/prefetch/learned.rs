@@ -221,7 +221,8 @@ impl Learned {
         let is_dense = law.stride > 0 && law.stride as u64 <= extent.length as u64 + self.scene.gap;
         self.streams.push(if is_dense {
             let end = (extent.offset + extent.length as u64).next_multiple_of(4096);
-            let row = SEQUENTIAL_ROW.max(extent.length.next_multiple_of(4096) as u64);
+            let few = SEQUENTIAL_ROW.min(self.scene.budget / 8).max(extent.length as u64);
+            let row = few.next_multiple_of(4096);
             // The row that ends here counts as visited. Before the file's begin it wraps, and so do all differences.
             Stream::new(end.wrapping_sub(row), row as i64, row as usize, FIRST_REACH)
         } else {

@@ -98,7 +98,8 @@ impl Stream {
     }
 
     fn row(&self, row: u64, space: u64) -> Option<Extent> {
-        let offset = self.last.checked_add_signed(self.stride.checked_mul(i64::try_from(row).ok()?)?)?;
+        // Wraps where the last row began before the file, as that of a sequence does, or where the next would.
+        let offset = self.last.wrapping_add_signed(self.stride.checked_mul(i64::try_from(row).ok()?)?);
         (offset < space).then_some(Extent { offset, length: self.length })
     }
 
@@ -120,7 +121,9 @@ pub(super) fn want_last(streams: &mut [Stream], depth: u64, scene: &Scene, wante
     }
     let taken: u64 = others.iter().map(|other| other.ahead * other.row_bytes()).sum();
     let room = share.min(scene.budget.saturating_sub(taken));
-    stream.want(depth.min(room / stream.row_bytes()), scene.length, wanted);
+    // The row that is being visited counts, where rows are visited in parts.
+    let begun = u64::from(stream.is_dense());
+    stream.want(depth.min((room / stream.row_bytes()).saturating_sub(begun)), scene.length, wanted);
 }
 
 #[cfg(test)]
