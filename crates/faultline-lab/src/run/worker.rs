@@ -15,10 +15,9 @@ use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;
 use faultline::access::{Opened, Reader};
-use faultline::methods;
 use faultline::sys::clock::monotonic;
 use faultline::sys::{cache, read};
-use faultline::{Error, Extent, Nanos, Result, Target};
+use faultline::{Error, Extent, Nanos, Result, Target, methods, prefetch};
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -140,8 +139,8 @@ fn run_method<W: Write>(
     line: &mut Line<W>,
 ) -> Result<Ended> {
     let began = monotonic();
-    let Opened { reader, settings, notes } =
-        (methods::named(&choice.name)?.open)(Arc::clone(&target), &choice.given())?;
+    let method = methods::named(&choice.name)?;
+    let Opened { reader, settings, notes } = prefetch::open(method, Arc::clone(&target), &choice.given())?;
     let readers = with_siblings(reader, trial.threads)?;
     phase(line, "open", began, monotonic());
 

@@ -4,6 +4,7 @@ use crate::access::{CONTROL, Filler, Method, Opened, Visitor};
 use crate::error::Error;
 use crate::files::{Extent, Layout, Target};
 use crate::params::Given;
+use crate::prefetch;
 use crate::test_files::{PAGE, TestFile};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ fn variants() -> Vec<(&'static Method, Given)> {
             continue;
         }
         variants.push((method, Given::none()));
+        variants.extend(policies(method).into_iter().map(|given| (method, given)));
         if method.name == "uring" {
             variants.extend(
                 ["direct=off", "depth=1", "register=off", "direct=off,register=off,depth=3"]
@@ -29,8 +31,33 @@ fn variants() -> Vec<(&'static Method, Given)> {
     variants
 }
 
+/// Each policy around `method`, by each kind of thread, with windows so small that they move during the tests.
+fn policies(method: &Method) -> Vec<Given> {
+    if !prefetch::METHODS.contains(&method.name) {
+        return Vec::new();
+    }
+    let named = |policy: &&'static prefetch::Policy| Given::none().with("policy", policy.name);
+    let fits = |given: &Given| !(method.name == "pread" && given.get("policy") == Some("populate"));
+    let whole = |given: Given| match given.get("policy") {
+        Some("trace") => given.with("file", trace()),
+        Some("strided") => given.with("stride", "8k").with("depth", 3),
+        Some("window") => given.with("window", "16k"),
+        _ => given,
+    };
+    let each = prefetch::ALL.iter().map(named as fn(_) -> _).filter(fits).map(whole).collect::<Vec<_>>();
+    let both = |given: &Given| {
+        ["caller", "helper"].map(|by| given.clone().with("by", by).with("release", "on").with("budget", "64k"))
+    };
+    each.iter().flat_map(both).chain(each.iter().cloned()).collect()
+}
+
+/// A path for a trace: recorded by the first test that comes, replayed by the others, for other orders.
+fn trace() -> String {
+    "/var/tmp/faultline-unit.trace".to_owned()
+}
+
 fn open(method: &Method, target: Arc<Target>, given: &Given) -> Opened {
-    (method.open)(target, given).unwrap_or_else(|error| panic!("{} {given}: {error}", method.name))
+    prefetch::open(method, target, given).unwrap_or_else(|error| panic!("{} {given}: {error}", method.name))
 }
 
 /// Extents of odd and even places and lengths inside `length` bytes.

@@ -2,11 +2,9 @@
 
 use super::MappedFile;
 use crate::error::{Error, Result};
-use crate::proc;
+use crate::headroom;
 use crate::sys::advice::{self, Advice};
 use crate::sys::cache::{self, FileAdvice};
-use crate::units::Bytes;
-use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -39,7 +37,8 @@ impl MappedFile {
     pub fn load(&self, progress: &mut (dyn FnMut(u64, u64) + Send)) -> Result<LoadReport> {
         let all = self.map.mapping().length();
         let resident = cache::resident(&self.file, self.start, all as u64).map_or(0, |(bytes, _)| bytes);
-        let room = headroom().map_or(u64::MAX, |free| free.0 - free.0 / SPARE).saturating_add(resident);
+        let free = headroom::free_bytes();
+        let room = (free - free / SPARE).saturating_add(resident);
         let wanted = all.min(usize::try_from(room).unwrap_or(usize::MAX));
         let windows = wanted.div_ceil(WINDOW);
         let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
@@ -99,41 +98,6 @@ impl MappedFile {
     }
 }
 
-/// Memory that this process may still take: the machine's available memory, or less where a cgroup above limits it.
-fn headroom() -> Option<Bytes> {
-    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
-    let machine = proc::number(&meminfo.replace(':', ""), "MemAvailable").map(|kib| kib << 10)?;
-    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let groups = own.lines().filter_map(group_headroom).min();
-    Some(Bytes(groups.map_or(machine, |group| group.min(machine))))
-}
-
-/// What the memory group named by a line of /proc/self/cgroup, or one above it, still allows. Page cache of the group
-/// counts as free: it can be reclaimed.
-fn group_headroom(line: &str) -> Option<u64> {
-    let mut parts = line.splitn(3, ':');
-    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let (root, limit, usage, file) = match controllers {
-        "" => ("/sys/fs/cgroup", "memory.max", "memory.current", "file"),
-        "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
-        _ => return None,
-    };
-    let mut dir = std::path::PathBuf::from(format!("{root}{path}"));
-    let mut least = None;
-    loop {
-        let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<u64>().ok();
-        if let (Some(limit), Some(usage)) = (number(limit), number(usage)) {
-            let stat = fs::read_to_string(dir.join("memory.stat")).unwrap_or_default();
-            let cached = proc::number(&stat, file).unwrap_or(0);
-            let free = limit.saturating_sub(usage.saturating_sub(cached));
-            least = Some(least.map_or(free, |known: u64| known.min(free)));
-        }
-        if dir.as_os_str() == root || !dir.pop() {
-            return least;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,10 +125,5 @@ mod tests {
         file.file().set_len(PAGE as u64).unwrap();
 
         assert!(matches!(map.load(&mut |_, _| ()), Err(Error::Truncated { .. })));
-    }
-
-    #[test]
-    fn there_is_headroom() {
-        assert!(headroom().is_some_and(|free| free.0 > 0));
     }
 }
