@@ -422,7 +422,7 @@ fn populate(samples: &Samples<'_>) -> Found<Judged> {
 
 fn flood(samples: &Samples<'_>) -> Found<Judged> {
     let amplification =
-        |record: &Record| Some(counted("visit", &["device_read_bytes"])(record)? / record.bytes() as f64);
+        |record: &Record| Some(counted("visit", &["process_read_bytes"])(record)? / record.bytes() as f64);
     let normal = samples.figure("random mmap normal", &amplification)?;
     let random = samples.figure("random mmap random", &amplification)?;
     let faults = samples

@@ -34,10 +34,13 @@ const METHODS: &[&str] = &[
     "mmap",
     "mmap:advice=random",
     "mmap:advice=sequential",
+    "mmap:policy=learned",
+    "mmap:policy=strided,stride=256k",
     "pread",
     "direct",
     "uring:depth=64",
     "uring:depth=64,direct=off",
+    "pool:depth=64",
 ];
 
 fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
@@ -89,6 +92,12 @@ const ROWS: &[Row] = &[
         judge: Judge::By(|samples| either(column(samples))),
     },
     Row {
+        id: "S4.userpolicy",
+        says: "data-access strategies at application level make a column at least three times as fast through mmap",
+        published: "future work",
+        judge: Judge::By(|samples| either(policy(samples))),
+    },
+    Row {
         id: "S4.columnwaste*",
         says: "through plain mmap a column of a row-oriented file reads at least ten times the pages it needs",
         published: "–",
@@ -116,7 +125,7 @@ const ROWS: &[Row] = &[
 
 /// Pages that the device gave for each page that holds a value.
 fn pages_read(record: &Record) -> Option<f64> {
-    let read = counted("visit", &["device_read_bytes"])(record)?;
+    let read = counted("visit", &["process_read_bytes"])(record)?;
     Some(read / (record.accesses() as f64 * 4096.0))
 }
 
@@ -133,6 +142,20 @@ fn column(samples: &Samples<'_>) -> Found<Judged> {
         digits(faults.median),
         digits(pages.median)
     )))
+}
+
+fn policy(samples: &Samples<'_>) -> Found<Judged> {
+    let plain = "column by rows, mmap";
+    let learned = samples.ratio("column by rows, mmap:policy=learned", plain, &per_second)?;
+    let given = samples.ratio("column by rows, mmap:policy=strided,stride=256k", plain, &per_second)?;
+    let limit = samples.ratio("column by rows, mmap:policy=learned", "column by rows, uring:depth=64", &per_second)?;
+    let pages = samples.figure("column by rows, mmap:policy=learned", &pages_read)?;
+    Ok(Judged::new(
+        within(&learned, [3.0, f64::INFINITY]),
+        format!("learned {}, given {}", times(&learned), times(&given)),
+    )
+    .because(format!("{} pages read per page needed", digits(pages.median)))
+    .control(format!("learned {} of a queue of 64 explicit reads", times(&limit))))
 }
 
 fn waste(samples: &Samples<'_>) -> Found<Judged> {

@@ -60,12 +60,6 @@ const ROWS: &[Row] = &[
         ),
     },
     Row {
-        id: "S4.userpolicy",
-        says: "data-access strategies at application level",
-        published: "future work",
-        judge: Judge::Not("needs the library's prefetch policies, which are not built yet"),
-    },
-    Row {
         id: "S4.dimmap",
         says: "a page buffer under the user's control for mapped data (DI-MMAP, UMap)",
         published: "cited",
