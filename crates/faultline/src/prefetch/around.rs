@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::params::Switch;
 use crate::prefetch::Predictor;
+use crate::prefetch::cached::Cached;
 use crate::prefetch::merge::Merge;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,14 +38,26 @@ pub struct Prefetching {
     ahead: Ahead,
 }
 
+/// How hints are given.
+#[derive(Clone, Debug)]
+pub(super) struct Hints {
+    /// How wanted extents are joined.
+    pub merge: Merge,
+    /// What needs no hint.
+    pub cached: Cached,
+    /// Who gives them.
+    pub by: By,
+    /// Whether to let go of what was visited.
+    pub release: Switch,
+}
+
 /// All that is beside the reader itself, so that it can work while the reader visits.
 struct Ahead {
     predictor: Box<dyn Predictor>,
     issuer: Issuer,
-    merge: Merge,
+    hints: Hints,
     wanted: Vec<Extent>,
     requests: Vec<Extent>,
-    release: Switch,
     visited: Vec<Extent>,
     error: Option<Error>,
 }
@@ -53,24 +66,21 @@ impl Prefetching {
     /// `reader` with `predictor` around it.
     ///
     /// Errors: those of `Reader::sibling` (the hints are given through one), Io where no thread can be made.
-    pub(super) fn new(
-        reader: Box<dyn Reader>,
-        predictor: Box<dyn Predictor>,
-        merge: Merge,
-        by: By,
-        release: Switch,
-    ) -> Result<Prefetching> {
-        let issuer = match by {
+    pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Prefetching> {
+        let issuer = match hints.by {
             By::Policy | By::Caller => Issuer::Caller(reader.sibling()?),
             By::Helper => Issuer::Helper(Helper::new(reader.sibling()?)?),
         };
-        let (wanted, requests, visited) = Default::default();
-        let ahead = Ahead { predictor, issuer, merge, wanted, requests, release, visited, error: None };
-        Ok(Prefetching { reader, ahead })
+        Ok(Prefetching { reader, ahead: Ahead::new(predictor, issuer, hints) })
     }
 }
 
 impl Ahead {
+    fn new(predictor: Box<dyn Predictor>, issuer: Issuer, hints: Hints) -> Ahead {
+        let (wanted, requests, visited) = Default::default();
+        Ahead { predictor, issuer, hints, wanted, requests, visited, error: None }
+    }
+
     #[inline]
     fn observe(&mut self, extent: Extent) {
         self.predictor.observe(extent, &mut self.wanted);
@@ -81,7 +91,11 @@ impl Ahead {
 
     #[inline(never)]
     fn issue(&mut self) {
-        self.merge.requests(&mut self.wanted, &mut self.requests);
+        self.hints.merge.requests(&mut self.wanted, &mut self.requests);
+        self.hints.cached.leave_out(&mut self.requests);
+        if self.requests.is_empty() {
+            return;
+        }
         let issued = self.issuer.will_need(&mut self.requests);
         self.error = self.error.take().or(issued.err());
     }
@@ -89,7 +103,7 @@ impl Ahead {
     /// `extent` was visited.
     #[inline]
     fn leave(&mut self, extent: Extent) {
-        if self.release.is_on() {
+        if self.hints.release.is_on() {
             self.visited.push(extent);
             if self.visited.len() >= RELEASE_BATCH {
                 self.let_go();
@@ -100,7 +114,7 @@ impl Ahead {
     fn let_go(&mut self) {
         // The page that the next extent may share stays: pages are let go of whole.
         let last = self.visited.pop();
-        self.merge.requests(&mut self.visited, &mut self.requests);
+        self.hints.merge.requests(&mut self.visited, &mut self.requests);
         let released = self.issuer.done_with(&mut self.requests);
         self.error = self.error.take().or(released.err());
         self.visited.extend(last);
@@ -269,18 +283,8 @@ impl Reader for Prefetching {
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        let Ahead { predictor, issuer, merge, release, .. } = &self.ahead;
-        let (wanted, requests, visited) = Default::default();
-        let ahead = Ahead {
-            predictor: predictor.sibling()?,
-            issuer: issuer.sibling()?,
-            merge: *merge,
-            wanted,
-            requests,
-            release: *release,
-            visited,
-            error: None,
-        };
+        let Ahead { predictor, issuer, hints, .. } = &self.ahead;
+        let ahead = Ahead::new(predictor.sibling()?, issuer.sibling()?, hints.clone());
         Ok(Box::new(Prefetching { reader: self.reader.sibling()?, ahead }))
     }
 

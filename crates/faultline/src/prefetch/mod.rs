@@ -5,6 +5,7 @@
 //! `spec` (tests) holds what every policy must do.
 
 mod around;
+mod cached;
 mod learned;
 mod merge;
 mod none;
@@ -18,6 +19,7 @@ mod trace;
 mod whole;
 mod window;
 
+use around::Hints;
 pub use around::{By, Prefetching};
 
 use crate::access::{Method, Opened};
@@ -25,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Param, Params, Switch, Value};
 use crate::units::Bytes;
+use cached::Cached;
 use merge::Merge;
 use std::sync::Arc;
 
@@ -194,7 +197,7 @@ pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opene
     };
     let opened = (method.open)(Arc::clone(&target), &underneath(policy, method, part(&(method.params)()))?)?;
     let common = Common::from_given(&part(&Common::declared()))?;
-    around(policy, &target, opened, &common, &part(&(policy.params)()))
+    around(policy, target, opened, &common, &part(&(policy.params)()))
 }
 
 /// The policy that `given` names for `method`.
@@ -234,7 +237,7 @@ fn underneath(policy: &Policy, method: &Method, mut given: Given) -> Result<Give
 }
 
 /// `opened` with the policy around its reader, where the policy decides anything during visits.
-fn around(policy: &Policy, target: &Target, opened: Opened, common: &Common, own: &Given) -> Result<Opened> {
+fn around(policy: &Policy, target: Arc<Target>, opened: Opened, common: &Common, own: &Given) -> Result<Opened> {
     let Opened { reader, mut settings, mut notes } = opened;
     let Common { budget, by, gap, release } = common;
     let by = if *by == By::Policy { policy.by } else { *by };
@@ -251,7 +254,8 @@ fn around(policy: &Policy, target: &Target, opened: Opened, common: &Common, own
     let (predictor, own) = start(&scene, own)?;
     settings.0.extend(own.0);
     let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
-    let reader = Prefetching::new(reader, predictor, merge, by, *release)?;
+    let hints = Hints { merge, cached: Cached::of(target), by, release: *release };
+    let reader = Prefetching::new(reader, predictor, hints)?;
     Ok(Opened { reader: Box::new(reader), settings, notes })
 }
 

@@ -6,6 +6,8 @@ use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::methods;
 use crate::params::{Given, Switch};
+use crate::prefetch::around::Hints;
+use crate::prefetch::cached::Cached;
 use crate::prefetch::merge::Merge;
 use crate::prefetch::{self, ALL, By, Policy, Predictor, Prefetching, Scene, Start, named};
 use crate::test_files::{PAGE, TestFile};
@@ -317,7 +319,8 @@ impl Reader for Noting {
 
 fn around(reader: &Noting, by: By, release: Switch) -> Prefetching {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
-    Prefetching::new(reader.sibling().unwrap(), started("strided", "stride=64k,depth=4"), merge, by, release).unwrap()
+    let hints = Hints { merge, cached: Cached::unknown(), by, release };
+    Prefetching::new(reader.sibling().unwrap(), started("strided", "stride=64k,depth=4"), hints).unwrap()
 }
 
 #[test]
