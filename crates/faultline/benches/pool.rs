@@ -1,6 +1,6 @@
 //! What the pool costs when everything is resident: `cargo bench -p faultline --bench pool`.
 //!
-//! One cache line of a random page, from a pool of 256 MiB: through a raw pointer into a mapping of the same size, through
+//! One cache line, or all, of a random page, from a pool of 256 MiB: through a raw pointer into a mapping of the same size, through
 //! an optimistic look, and pinned; with one thread and with two, each reading all pages in its own order.
 
 #![allow(unsafe_code, reason = "the raw pointer to be compared with has to be raw")]
@@ -60,23 +60,35 @@ fn resident(criterion: &mut Criterion) {
         std::slice::from_raw_parts(address.cast::<u64>(), PAGES * PAGE / 8)
     };
 
+    // The same in memory like the pool's: small pages, wherever the kernel found them.
+    // SAFETY: fresh private memory, filled before anybody reads it.
+    let anonymous = unsafe {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let address = libc::mmap(std::ptr::null_mut(), PAGES * PAGE, protection, flags, -1, 0);
+        assert_ne!(address, libc::MAP_FAILED);
+        libc::madvise(address, PAGES * PAGE, libc::MADV_NOHUGEPAGE);
+        let words = std::slice::from_raw_parts_mut(address.cast::<u64>(), PAGES * PAGE / 8);
+        words.fill(1);
+        &*words
+    };
+
     let mut group = criterion.benchmark_group("resident");
-    group.throughput(Throughput::Elements(1)).measurement_time(Duration::from_secs(3));
-    for threads in [1, 2] {
-        group.bench_function(BenchmarkId::new("raw pointer", threads), |bencher| {
-            bencher.iter_custom(|rounds| {
-                timed(threads, rounds, |page| {
-                    let at = page * PAGE / 8;
-                    raw[at..at + 8].iter().fold(0u64, |sum, word| sum.wrapping_add(*word))
+    group.throughput(Throughput::Elements(1)).measurement_time(Duration::from_secs(2)).sample_size(30);
+    for (threads, bytes) in [(1, 64), (2, 64), (1, PAGE), (2, PAGE)] {
+        let id = |name: &str| BenchmarkId::new(name, format!("{bytes} bytes, {threads} thread(s)"));
+        for (name, words) in [("raw pointer", raw), ("raw pointer, small pages", anonymous)] {
+            group.bench_function(id(name), |bencher| {
+                bencher.iter_custom(|rounds| {
+                    timed(threads, rounds, |page| sum(words[page * PAGE / 8..].iter().take(bytes / 8).copied()))
                 })
-            })
-        });
-        group.bench_function(BenchmarkId::new("optimistic", threads), |bencher| {
+            });
+        }
+        group.bench_function(id("optimistic"), |bencher| {
             bencher.iter_custom(|rounds| {
                 timed(threads, rounds, |page| {
                     loop {
                         let Ok(seen) = pool.peek(page as u64) else { continue };
-                        let sum = seen.words::<8>(0).iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+                        let sum = sum((0..bytes / 64).flat_map(|line| seen.words::<8>(line * 64)));
                         if seen.is_undisturbed() {
                             return sum;
                         }
@@ -84,19 +96,23 @@ fn resident(criterion: &mut Criterion) {
                 })
             })
         });
-        group.bench_function(BenchmarkId::new("pinned", threads), |bencher| {
+        group.bench_function(id("pinned"), |bencher| {
             bencher.iter_custom(|rounds| {
                 timed(threads, rounds, |page| {
                     loop {
                         let Ok(held) = pool.try_pin(page as u64) else { continue };
-                        let (words, _) = held[..64].as_chunks::<8>();
-                        return words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+                        let (words, _) = held[..bytes].as_chunks::<8>();
+                        return sum(words.iter().map(|word| u64::from_le_bytes(*word)));
                     }
                 })
             })
         });
     }
     group.finish();
+}
+
+fn sum(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0, u64::wrapping_add)
 }
 
 criterion_group!(benches, resident);

@@ -261,7 +261,8 @@ fn no_room(pool: &Inner) -> Error {
 /// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes
 /// back. Returns how many.
 fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
-    let (mut dirty, mut clean): (Vec<_>, Vec<_>) = victims(pool).into_iter().partition(Exclusive::is_dirty);
+    let (mut dirty, mut clean): (Vec<_>, Vec<_>) =
+        victims(pool, pool.options.batch as usize).into_iter().partition(Exclusive::is_dirty);
     if !dirty.is_empty() {
         write::behind(pool, reader, &mut dirty);
         // What could not be written stays.
@@ -273,15 +274,15 @@ fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
 /// One batch of the clock without those that would have to be written. Short of victims, the budget is exceeded for the
 /// moment; whoever reads makes up for it afterwards.
 fn evict_clean(pool: &Inner) {
-    let mut clean = victims(pool);
+    let mut clean = victims(pool, AHEAD as usize);
     clean.retain(|held| !held.is_dirty());
     // Failing to give memory back leaves the pages where they are; the next batch tries others.
     let _ = give_back(pool, clean);
 }
 
-/// Marked pages, locked: at most a batch.
-fn victims(pool: &Inner) -> Vec<Exclusive<'_>> {
-    let (count, batch) = (pool.memory.count(), pool.options.batch as usize);
+/// Marked pages, locked: `batch` of them, or a few more.
+fn victims(pool: &Inner, batch: usize) -> Vec<Exclusive<'_>> {
+    let count = pool.memory.count();
     let mut victims = Vec::with_capacity(batch + STEP as usize);
     let mut passed = 0;
     // Twice round: once to mark, once to take.
