@@ -51,6 +51,9 @@ fn an_unknown_method_workload_or_parameter_lists_those_there_are() {
     world.faultline(&["compare", "--method", "nmap"]).fails(2, "there are null, mmap, pread, direct, uring");
     world.faultline(&["compare", "--workload", "sequentail"]).fails(2, "there are sequential, uniform");
     world.faultline(&["compare", "--method", "mmap:advise=random"]).fails(2, "no parameter \"advise\" here; legal are");
+    world.faultline(&["compare", "--method", "mmap:policy=learnt"]).fails(2, "there are none, window, whole, populate");
+    world.faultline(&["compare", "--method", "uring:policy=learned"]).fails(2, "those that do are mmap, pread");
+    world.faultline(&["compare", "--method", "mmap:policy=window,stride=4k"]).fails(2, "legal are");
 }
 
 #[test]
@@ -157,6 +160,25 @@ fn every_workload_runs_through_every_kind_of_method() {
                 record["outcome"]
             );
         }
+    }
+}
+
+#[test]
+fn every_policy_shows_the_right_bytes_and_the_settings_it_chose() {
+    let world = World::new();
+    let policies = ["window", "whole", "populate", "strided,stride=64k", "learned", "thread", "learned,by=helper"];
+    let arms = policies.map(|policy| format!("mmap:policy={policy}"));
+    let methods = arms.iter().flat_map(|arm| ["--method", arm.as_str()]);
+    let args: Vec<&str> = ["--runs", "1", "--no-peer", "--numjobs", "2"].into_iter().chain(methods).collect();
+
+    world.small(&args).ends_with(&[0, 4]);
+
+    for record in world.records() {
+        assert_eq!(record["outcome"], "done", "{}", record["trial"]["arm"]);
+        assert_eq!(record["answer"], "checked", "{}", record["trial"]["arm"]);
+        let populates = record["settings"]["policy"] == "populate";
+        let expected = if populates { ["normal", "read"] } else { ["random", "none"] };
+        assert_eq!([&record["settings"]["advice"], &record["settings"]["populate"]], expected);
     }
 }
 

@@ -148,7 +148,7 @@ crate::params! {
     pub struct Common {
         /// Bytes announced and not yet visited, at most; auto is 8 MiB (enough to hide a disk's latency), for whole half of the free memory.
         budget: Budget = Budget::Auto,
-        /// Who does the system calls; by default whoever was measured to be faster for the policy.
+        /// Who does the system calls; by default the caller, which was as fast with a shorter tail, but a helper for whole and thread.
         by: By = By::Policy,
         /// Bytes between two wanted extents that are read rather than skipped; one page costs less than a second request.
         gap: Bytes = Bytes::kib(4),
@@ -226,6 +226,11 @@ fn choice() -> Param {
 /// The method's settings with those that the policy is made for.
 fn underneath(policy: &Policy, method: &Method, mut given: Given) -> Result<Given> {
     let declared = (method.params)();
+    if policy.name == populate::POLICY.name && given.get("advice") == Some("random") {
+        return Err(Error::Invalid(
+            "advice=random makes the kernel populate by one read of 4 KiB after the other; leave it out".to_owned(),
+        ));
+    }
     for (name, value) in policy.underneath {
         if declared.iter().any(|param| param.name == *name) {
             given.0.entry((*name).to_owned()).or_insert_with(|| (*value).to_owned());

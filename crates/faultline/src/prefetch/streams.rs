@@ -83,13 +83,21 @@ impl Stream {
     /// up to `most` rows. Rows outside `space` bytes are not wanted.
     pub fn want(&mut self, most: u64, space: u64, wanted: &mut Vec<Extent>) {
         let reach = self.reach.min(most);
-        if self.ahead + (reach / 4).max(1) > reach {
+        if !self.is_short_of(reach) {
             return;
         }
         let rows = (self.ahead + 1..=reach).map_while(|row| self.row(row, space));
         wanted.extend(rows);
         self.ahead = reach;
         self.reach = (reach * 2).min(most);
+    }
+
+    /// Whether enough rows are missing to be worth a call: a quarter of a stride's, half of a sequence's, whose rows are
+    /// long and read in order by the device as well.
+    #[inline]
+    fn is_short_of(&self, reach: u64) -> bool {
+        let step = if self.is_dense() { reach / 2 } else { reach / 4 };
+        self.ahead + step.max(1) <= reach
     }
 
     /// Rows wanted, inside the space, and not visited.
@@ -116,7 +124,7 @@ pub(super) fn want_last(streams: &mut [Stream], depth: u64, scene: &Scene, wante
     let share = scene.budget / streams.len().max(1) as u64;
     let Some((stream, others)) = streams.split_last_mut() else { return };
     let reach = stream.reach.min(depth);
-    if stream.ahead + (reach / 4).max(1) > reach {
+    if !stream.is_short_of(reach) {
         return;
     }
     let taken: u64 = others.iter().map(|other| other.ahead * other.row_bytes()).sum();
