@@ -5,11 +5,13 @@
 pub mod command;
 pub mod data;
 pub mod doctor;
+pub mod experiment;
 pub mod jobfile;
 pub mod lineup;
 pub mod machine;
 pub mod peer;
 pub mod place;
+pub mod procedure;
 pub mod record;
 pub mod report;
 pub mod run;

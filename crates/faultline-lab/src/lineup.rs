@@ -2,8 +2,7 @@
 
 use crate::peer;
 use crate::trial::{Arm, Choice, Direction};
-use faultline::access;
-use faultline::{Error, Given, Result};
+use faultline::{Error, Given, Result, methods, prefetch};
 
 /// The usual methods: the control, mmap with each hint, explicit I/O.
 pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
@@ -27,7 +26,7 @@ pub fn peers() -> Vec<Arm> {
     peer::ALL.iter().map(|peer| Arm::Peer(Choice::plain(peer.name))).collect()
 }
 
-/// Reads `mmap:advice=random,populate=read` or `fio:engine=libaio`. A uring without a depth gets `iodepth`.
+/// Reads `mmap:advice=random,populate=read`, `mmap:policy=strided,stride=64k` or `fio:engine=libaio`. A uring without a depth gets `iodepth`.
 ///
 /// Errors: Invalid, naming what there is.
 pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
@@ -37,11 +36,11 @@ pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
         given.only(&(peer.params)())?;
         return Ok(Arm::Peer(Choice { name: name.to_owned(), given: given.0 }));
     }
-    let method = access::named(name).map_err(|error| {
+    let method = methods::named(name).map_err(|error| {
         let peers: Vec<&str> = peer::ALL.iter().map(|peer| peer.name).collect();
         Error::Invalid(format!("{error}; peers are {}", peers.join(", ")))
     })?;
-    given.only(&(method.params)())?;
+    given.only(&prefetch::params(method, &given)?)?;
     let mut choice = Choice { name: name.to_owned(), given: given.0 };
     if name == "uring" && !choice.given.contains_key("depth") {
         choice = choice.with("depth", iodepth);

@@ -34,6 +34,11 @@ pub fn look(files: &[PathBuf]) -> Machine {
     }
 }
 
+/// Memory that can be had without swapping (MemAvailable).
+pub fn available_memory() -> faultline::Bytes {
+    faultline::Bytes(meminfo_kib(&text("/proc/meminfo"), "MemAvailable") << 10)
+}
+
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

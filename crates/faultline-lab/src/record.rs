@@ -46,6 +46,23 @@ pub struct Record {
     pub missing: Vec<MissingFacility>,
     /// What did not happen as asked, in sentences.
     pub notes: Vec<String>,
+    /// What a procedure counted itself; the unit ends the name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, u64>,
+    /// Which cell of which experiment it is, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cell: Option<Cell>,
+}
+
+/// The place of a run in an experiment.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Cell {
+    /// The experiment's id: `S2`.
+    pub experiment: String,
+    /// The cell's name within it: `mmap random`.
+    pub name: String,
+    /// `quick`, `standard` or `full`.
+    pub scale: String,
 }
 
 /// How a run ended.

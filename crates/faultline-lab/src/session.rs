@@ -1,6 +1,7 @@
 //! A comparison: the same workload through several arms, repeated in turns, each run a record on disk as it ends.
 
-use crate::record::{Answer, Finding, Gate, Outcome, Record};
+use crate::experiment::Planned;
+use crate::record::{Answer, Cell, Finding, Gate, Outcome, Record};
 use crate::run::{self, check};
 use crate::trial::{Arm, Trial};
 use faultline::{Error, Result};
@@ -8,6 +9,13 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A name for a new session: when it began, and who makes it.
+pub fn name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", now.as_secs(), std::process::id())
+}
 
 /// What is compared.
 pub struct Comparison {
@@ -50,6 +58,41 @@ pub fn interleave(
         }
     }
     Ok(records)
+}
+
+/// Runs the cells of one experiment in turns, as [`interleave`] does arms. `is_done` says which are not run again.
+///
+/// Errors: what `ended` returns; no worker can be started.
+pub fn grid(
+    cell: &Cell,
+    planned: &[Planned],
+    repetitions: u32,
+    session: &run::Session<'_>,
+    is_done: impl Fn(&Cell, u32) -> bool,
+    mut ended: impl FnMut(Option<Record>) -> Result<()>,
+) -> Result<()> {
+    let mut gave_up: Vec<&str> = Vec::new();
+    for repetition in 0..repetitions {
+        for turn in 0..planned.len() {
+            let Planned { name, trial } = &planned[(turn + repetition as usize) % planned.len()];
+            if session.stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let cell = Cell { name: name.clone(), ..cell.clone() };
+            if gave_up.contains(&name.as_str()) || is_done(&cell, repetition) {
+                ended(None)?;
+                continue;
+            }
+            let seed = trial.seed.wrapping_add(u64::from(repetition));
+            let mut record = run::run(&Trial { repetition, seed, ..trial.clone() }, session)?;
+            if !runs_again(&record.outcome) {
+                gave_up.push(name);
+            }
+            record.cell = Some(cell);
+            ended(Some(record))?;
+        }
+    }
+    Ok(())
 }
 
 fn runs_again(outcome: &Outcome) -> bool {

@@ -72,6 +72,8 @@ pub enum Arm {
     Method(Choice),
     /// Another program doing the same (fio).
     Peer(Choice),
+    /// A fixed sequence of steps that is not made of accesses to one file; it reads its parameters, not the workload.
+    Procedure(Choice),
 }
 
 /// Which way bytes go.
@@ -164,7 +166,7 @@ impl fmt::Display for Choice {
 impl fmt::Display for Arm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Arm::Method(choice) | Arm::Peer(choice) => choice.fmt(f),
+            Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice) => choice.fmt(f),
         }
     }
 }

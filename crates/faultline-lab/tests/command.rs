@@ -51,6 +51,9 @@ fn an_unknown_method_workload_or_parameter_lists_those_there_are() {
     world.faultline(&["compare", "--method", "nmap"]).fails(2, "there are null, mmap, pread, direct, uring");
     world.faultline(&["compare", "--workload", "sequentail"]).fails(2, "there are sequential, uniform");
     world.faultline(&["compare", "--method", "mmap:advise=random"]).fails(2, "no parameter \"advise\" here; legal are");
+    world.faultline(&["compare", "--method", "mmap:policy=learnt"]).fails(2, "there are none, window, whole, populate");
+    world.faultline(&["compare", "--method", "uring:policy=learned"]).fails(2, "those that do are mmap, pread");
+    world.faultline(&["compare", "--method", "mmap:policy=window,stride=4k"]).fails(2, "legal are");
 }
 
 #[test]
@@ -157,6 +160,25 @@ fn every_workload_runs_through_every_kind_of_method() {
                 record["outcome"]
             );
         }
+    }
+}
+
+#[test]
+fn every_policy_shows_the_right_bytes_and_the_settings_it_chose() {
+    let world = World::new();
+    let policies = ["window", "whole", "populate", "strided,stride=64k", "learned", "thread", "learned,by=helper"];
+    let arms = policies.map(|policy| format!("mmap:policy={policy}"));
+    let methods = arms.iter().flat_map(|arm| ["--method", arm.as_str()]);
+    let args: Vec<&str> = ["--runs", "1", "--no-peer", "--numjobs", "2"].into_iter().chain(methods).collect();
+
+    world.small(&args).ends_with(&[0, 4]);
+
+    for record in world.records() {
+        assert_eq!(record["outcome"], "done", "{}", record["trial"]["arm"]);
+        assert_eq!(record["answer"], "checked", "{}", record["trial"]["arm"]);
+        let populates = record["settings"]["policy"] == "populate";
+        let expected = if populates { ["normal", "read"] } else { ["random", "none"] };
+        assert_eq!([&record["settings"]["advice"], &record["settings"]["populate"]], expected);
     }
 }
 
@@ -372,4 +394,77 @@ fn completions_and_manual_pages_are_made_from_the_same_definitions() {
     }
     world.faultline(&["man", "manual"]).ends_with(&[0]);
     assert!(world.text("manual/faultline-compare.1").contains("iodepth"));
+}
+
+#[test]
+fn an_unknown_experiment_is_answered_with_its_neighbour() {
+    let world = World::new();
+
+    world.faultline(&["reproduce", "S2.colapse"]).fails(2, "did you mean S2.collapse?");
+}
+
+#[test]
+fn every_claim_is_listed_without_running_anything() {
+    let world = World::new();
+
+    let said = world.faultline(&["reproduce", "--list"]);
+
+    said.ends_with(&[0]);
+    for id in ["S0.tlb", "S1.hint", "S2.collapse", "S3.11", "S4.readahead"] {
+        assert!(said.output.contains(id), "no {id} in\n{}", said.output);
+    }
+    assert!(!world.path("state").exists());
+}
+
+#[test]
+fn a_verdict_is_the_same_from_the_records_alone() {
+    let world = World::new();
+    let run = ["reproduce", "S1", "-q", "--dir", ".", "--json", "--records", "s1.jsonl"];
+
+    let first = world.faultline(&run);
+    let again = world.faultline(&["reproduce", "S1", "--json", "--from", "s1.jsonl"]);
+
+    first.ends_with(&[0]);
+    assert_eq!(first.output, again.output);
+    let told: serde_json::Value = serde_json::from_str(&first.output).unwrap();
+    let hint = told["claims"].as_array().unwrap().iter().find(|claim| claim["id"] == "S1.hint").unwrap();
+    assert_eq!(hint["verdict"], "holds here", "{hint}");
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupted_session_is_resumed_from_its_records() {
+    let world = World::new();
+    let running = world.start_plain(&["reproduce", "S1", "-q", "--dir", ".", "--records", "s1.jsonl"]);
+    world.wait_for("three records", || world.text_or_empty("s1.jsonl").lines().count() >= 3);
+    running.signal("INT");
+    running.finish();
+    let before = world.text("s1.jsonl");
+
+    world.faultline(&["reproduce", "S1", "-q", "--dir", ".", "--resume", "s1.jsonl"]).ends_with(&[0]);
+
+    let after = world.text("s1.jsonl");
+    assert!(after.starts_with(&before) && after.len() > before.len());
+    let mut runs: Vec<String> = after
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|record| record["outcome"] == "done")
+        .map(|record| format!("{} {}", record["cell"]["name"], record["trial"]["repetition"]))
+        .collect();
+    let count = runs.len();
+    runs.sort();
+    runs.dedup();
+    assert_eq!(runs.len(), count, "nothing was run twice");
+}
+
+#[test]
+fn a_scale_without_room_is_refused_before_it_starts() {
+    let world = World::new();
+    if !facility("a loop mount", world.mount_small_disk("disk", 64 << 20)) {
+        return;
+    }
+
+    let said = world.faultline(&["reproduce", "S2", "--dir", "disk"]);
+
+    said.fails(2, "has only");
 }

@@ -7,8 +7,8 @@
 #![allow(unsafe_code, reason = "the bare loop to be compared with has to be bare")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use faultline::access::{self, Reader};
-use faultline::{Extent, Given, Layout, Target};
+use faultline::access::Reader;
+use faultline::{Extent, Given, Layout, Target, methods};
 use std::hint::black_box;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn reader(name: &str) -> (Box<dyn Reader>, tempfile::TempDir) {
     let path = dir.path().join("data");
     std::fs::write(&path, vec![1; FILE]).expect("room for 256 MiB in /var/tmp");
     let target = Target::open(&[path], &Layout::default()).expect("the file just made");
-    let opened = (access::named(name).expect(name).open)(Arc::new(target), &Given::none()).expect(name);
+    let opened = (methods::named(name).expect(name).open)(Arc::new(target), &Given::none()).expect(name);
     (opened.reader, dir)
 }
 

@@ -3,14 +3,14 @@
 //!     cargo run --release -p faultline --example faults -- FILE
 
 use faultline::observe::{Kind, Observer, Scene};
-use faultline::{Given, Layout, Target, access};
+use faultline::{Given, Layout, Target, methods};
 use std::sync::Arc;
 
 fn main() -> faultline::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "/proc/self/exe".to_owned());
     let target = Arc::new(Target::open(&[path.clone().into()], &Layout::default())?);
     let extents = target.pieces(4096);
-    let mut mapped = (access::named("mmap")?.open)(target, &Given::none())?;
+    let mut mapped = (methods::named("mmap")?.open)(target, &Given::none())?;
 
     let scene = Scene { pid: Some(std::process::id()), files: vec![path.into()], ..Scene::default() };
     let mut observer = Observer::open(&scene);

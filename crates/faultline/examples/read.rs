@@ -2,14 +2,14 @@
 //!
 //!     cargo run --release -p faultline --example read -- FILE [METHOD] [name=value,...]
 
-use faultline::{Given, Layout, Target, access};
+use faultline::{Given, Layout, Target, methods};
 use std::sync::Arc;
 use std::time::Instant;
 
 fn main() -> faultline::Result<()> {
     let mut words = std::env::args().skip(1);
     let path = words.next().unwrap_or_else(|| "/proc/self/exe".to_owned());
-    let method = access::named(&words.next().unwrap_or_else(|| "uring".to_owned()))?;
+    let method = methods::named(&words.next().unwrap_or_else(|| "uring".to_owned()))?;
     let given: Given = words.next().unwrap_or_default().parse()?;
 
     let target = Arc::new(Target::open(&[path.into()], &Layout::default())?);

@@ -1,15 +1,21 @@
 //! How bytes of a file reach a program on Linux, as interchangeable parts.
 //!
 //! [`access`] has one method per way to reach a file (mapping, pread, `O_DIRECT`, `io_uring`), all behind one
-//! [`Reader`](access::Reader); [`observe`] has the counters that tell what each of them cost; [`files`], [`units`],
-//! [`params`], [`needs`] and [`error`] are the ground both stand on.
+//! [`Reader`](access::Reader); [`prefetch`] has the policies that read ahead around one;
+//! [`observe`] has the counters that tell what each of them cost; [`files`], [`units`], [`params`], [`needs`] and
+//! [`error`] are the ground they stand on.
 
 pub mod access;
 pub mod error;
 pub mod files;
+mod headroom;
+pub mod map;
+pub mod methods;
 pub mod needs;
 pub mod observe;
 pub mod params;
+pub mod pool;
+pub mod prefetch;
 pub mod proc;
 pub mod sys;
 #[cfg(test)]

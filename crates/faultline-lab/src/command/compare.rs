@@ -1,7 +1,7 @@
 //! `faultline compare`: the access methods side by side on one workload, with a verdict.
 
 use crate::command::options::{Memory, Options};
-use crate::command::{Exit, stop_flag};
+use crate::command::{Bars, Exit, stop_flag, write_whole};
 use crate::data::PAGE;
 use crate::machine;
 use crate::place::{self, MemoryLimit};
@@ -9,14 +9,12 @@ use crate::record::{Outcome, Record};
 use crate::report;
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
-use crate::session::{Comparison, Records, interleave};
+use crate::session::{self, Comparison, Records, interleave};
 use crate::trial::{Arm, CacheState, Data, Direction, Trial};
 use faultline::{Bytes, Error, Layout, Result, Target};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Show which access method is fastest for a file and a workload here, and why.
 ///
@@ -85,7 +83,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let options = &args.options;
     check_words(&args)?;
     place::clean_stale();
-    let bars = Bars { hidden: args.quiet };
+    let bars = Bars::new(args.quiet);
     let comparison_without_data = (options.arms()?, options.workload()?, options.limits()?);
     let source = source(&args, &stop, &bars)?;
     let (arms, workload, limits) = comparison_without_data;
@@ -107,7 +105,7 @@ pub fn run(args: Args) -> Result<Exit> {
     };
     trial.memory_bytes = memory(options, &trial, &mut machine)?;
     check_trial(&trial)?;
-    let session = run::Session { name: session_name(), machine, stop: &stop };
+    let session = run::Session { name: session::name(), machine, stop: &stop };
     let comparison = Comparison { trial, arms, repetitions: options.runs };
     let records = measure(&comparison, &session, &args, &bars)?;
     show(&records, &args.output)?;
@@ -238,11 +236,6 @@ fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine
     }
 }
 
-fn session_name() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{}-{}", now.as_secs(), std::process::id())
-}
-
 fn measure(comparison: &Comparison, session: &run::Session<'_>, args: &Args, bars: &Bars) -> Result<Vec<Record>> {
     let mut kept = Records::create(args.records.as_deref(), &session.name)?;
     let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
@@ -275,19 +268,9 @@ pub fn show(records: &[Record], output: &Output) -> Result<()> {
         _ => {}
     }
     match &output.report {
-        Some(path) => write_page(path, &report::html::page(&summary)?),
+        Some(path) => write_whole(path, &report::html::page(&summary)?),
         None => Ok(()),
     }
-}
-
-/// Whole or not at all: a page half written would look like a page.
-fn write_page(path: &Path, page: &str) -> Result<()> {
-    let beside = path.with_extension("html.part");
-    let written = std::fs::write(&beside, page).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        Error::io("write the report", path, error).with_remedy("name a writable file with --report")
-    })
 }
 
 fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
@@ -306,31 +289,5 @@ fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
         _ if only_control && !failed => Exit::Ok,
         (_, false, true, false) => Exit::Unsupported,
         (_, false, ..) => Exit::No,
-    }
-}
-
-/// Progress on standard error, where that is a terminal.
-struct Bars {
-    hidden: bool,
-}
-
-impl Bars {
-    fn bar(&self, length: u64, template: &str) -> ProgressBar {
-        let bar = ProgressBar::new(length);
-        if self.hidden || !std::io::stderr().is_terminal() {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar
-    }
-
-    fn bytes(&self, length: u64, message: &str) -> ProgressBar {
-        let bar = self.bar(length, "{msg} {bar:30} {bytes}/{total_bytes} {binary_bytes_per_sec}");
-        bar.set_message(message.to_owned());
-        bar
-    }
-
-    fn runs(&self, length: u64) -> ProgressBar {
-        self.bar(length, "{pos}/{len} runs {bar:30} {elapsed}/{duration} {msg}")
     }
 }

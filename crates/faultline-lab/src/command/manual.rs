@@ -5,14 +5,16 @@ use crate::peer;
 use crate::workload;
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
-use faultline::access;
+use faultline::access::Method;
+use faultline::methods;
 use faultline::observe;
-use faultline::params::Param;
+use faultline::params::{Given, Param, Params};
+use faultline::prefetch;
 use faultline::{Error, Result};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// List the access methods, workloads, peers or counters with their parameters
+/// List the access methods, prefetch policies, workloads, peers or counters with their parameters
 #[derive(clap::Args)]
 pub struct ListArgs {
     /// What to list
@@ -28,6 +30,8 @@ pub struct ListArgs {
 enum Kind {
     /// Ways to reach a file
     Methods,
+    /// What methods can be told to read ahead: METHOD:policy=NAME
+    Policies,
     /// Orders of accesses
     Workloads,
     /// Other programs measured beside
@@ -68,10 +72,23 @@ pub fn list(args: ListArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+/// A method takes `policy` beside its own parameters, where it takes policies.
+fn method_params(method: &Method) -> Vec<Param> {
+    prefetch::params(method, &Given::none()).expect("no policy is named")
+}
+
+/// What every policy takes is listed once, at the end.
+fn policy_lines() -> Vec<Line> {
+    let line = |name: &str, says: &str, params| Line { name: name.to_owned(), says: says.to_owned(), params };
+    let own = prefetch::ALL.iter().map(|it| line(it.name, it.summary, (it.params)()));
+    own.chain([line("(each)", "what every policy can be told", prefetch::Common::declared())]).collect()
+}
+
 fn lines(kind: Kind) -> Vec<Line> {
     let line = |name: &str, says: &str, params| Line { name: name.to_owned(), says: says.to_owned(), params };
     match kind {
-        Kind::Methods => access::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
+        Kind::Methods => methods::all().map(|it| line(it.name, it.summary, method_params(it))).collect(),
+        Kind::Policies => policy_lines(),
         Kind::Workloads => workload::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Peers => peer::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
         Kind::Counters => {

@@ -6,11 +6,14 @@ mod doctor;
 mod manual;
 mod options;
 mod probe;
+mod progress;
 mod report;
+mod reproduce;
 mod worker;
 
 use crate::jobfile;
 use clap::{CommandFactory, Parser, Subcommand};
+use progress::{Bars, write_whole};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,6 +34,7 @@ supported here; 4 measured, but the measurement is not valid. 130 stopped by the
 #[derive(Subcommand)]
 enum Command {
     Compare(Box<compare::Args>),
+    Reproduce(reproduce::Args),
     Report(report::Args),
     Doctor(doctor::Args),
     Probe(probe::Args),
@@ -102,6 +106,7 @@ fn with_job_file(args: Box<compare::Args>) -> faultline::Result<Command> {
 fn run(command: Command) -> faultline::Result<Exit> {
     match command {
         Command::Compare(args) => compare::run(*args),
+        Command::Reproduce(args) => reproduce::run(args),
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Probe(args) => probe::run(args),

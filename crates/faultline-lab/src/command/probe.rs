@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn every_need_that_a_kind_declares_is_listed() {
         let listed: Vec<&str> = needs().iter().map(|need| need.name).collect();
-        let methods = faultline::access::ALL.iter().flat_map(|method| method.needs);
+        let methods = faultline::methods::all().flat_map(|method| method.needs);
         let sources = faultline::observe::ALL.iter().flat_map(|source| source.needs);
 
         for need in methods.chain(sources) {

@@ -136,7 +136,7 @@ fn missing(reason: &str, hierarchy: Option<&Hierarchy>) -> Missing {
 }
 
 /// Name of a new group: who makes it, so that nobody removes it while they live.
-fn own_name() -> String {
+pub fn own_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -162,7 +162,7 @@ pub fn clean_stale() {
 }
 
 /// Whether a name is of ours and its maker is gone.
-fn is_stale(name: &str) -> bool {
+pub fn is_stale(name: &str) -> bool {
     let mut parts = name.strip_prefix("faultline-").into_iter().flat_map(|rest| rest.split('-'));
     let number = |part: Option<&str>| part.and_then(|text| text.parse::<u64>().ok());
     let (Some(pid), Some(start)) = (number(parts.next()), number(parts.next())) else { return false };

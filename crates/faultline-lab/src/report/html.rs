@@ -16,13 +16,20 @@ pub fn page(summary: &Summary<'_>) -> Result<String> {
     let groups = summary.groups.iter().map(group).collect::<Result<Vec<Value>>>()?;
     let formulas: Vec<Value> =
         derive::ALL.iter().map(|formula| context! { name => formula.title, says => formula.says }).collect();
+    fill("page.html", include_str!("page.html"), context! { groups, formulas })
+}
+
+/// The template `text` with the common style sheet, filled with `values`.
+///
+/// Errors: Invalid where it cannot be filled, which is a mistake of ours.
+pub(super) fn fill(name: &str, text: &str, values: Value) -> Result<String> {
     let colours: Vec<Value> =
         plot::STYLE_COLOURS.iter().map(|(light, dark)| context! { light => light, dark => dark }).collect();
     let mut environment = Environment::new();
-    let fill = |environment: &Environment<'_>| {
-        environment.get_template("page.html")?.render(context! { groups, formulas, colours })
-    };
-    let filled = environment.add_template("page.html", include_str!("page.html")).and_then(|()| fill(&environment));
+    let filled = environment
+        .add_template("style.html", include_str!("style.html"))
+        .and_then(|()| environment.add_template(name, text))
+        .and_then(|()| environment.get_template(name)?.render(context! { colours, ..values }));
     filled.map_err(|why| Error::Invalid(format!("could not fill the page: {why:#}")))
 }
 

@@ -10,6 +10,8 @@ pub mod derive;
 pub mod fio_json;
 pub mod html;
 pub mod json;
+pub mod ledger;
+pub mod ledger_page;
 pub mod phases;
 pub mod plot;
 pub mod series;

@@ -166,7 +166,7 @@ impl<'a> ArmSummary<'a> {
         let role = match &records[0].trial.arm {
             Arm::Peer(_) => Role::Peer,
             Arm::Method(_) if derive::is_control(records[0]) => Role::Control,
-            Arm::Method(_) => Role::Method,
+            Arm::Method(_) | Arm::Procedure(_) => Role::Method,
         };
         let latency = derive::merged(used.iter().map(|record| &record.latency.buckets));
         ArmSummary { name, role, state: state(&records), order, records, used, ratio: None, latency, phases: None }
@@ -199,7 +199,7 @@ impl<'a> ArmSummary<'a> {
     /// Name of the method or the peer, without parameters.
     pub fn kind(&self) -> &str {
         match &self.records[0].trial.arm {
-            Arm::Method(choice) | Arm::Peer(choice) => &choice.name,
+            Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice) => &choice.name,
         }
     }
 

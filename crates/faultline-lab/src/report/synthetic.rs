@@ -201,12 +201,14 @@ fn record(trial: Trial) -> Record {
         gates: Vec::new(),
         missing: Vec::new(),
         notes: Vec::new(),
+        figures: BTreeMap::new(),
+        cell: None,
     }
 }
 
 fn trial_settings(arm: &Arm) -> BTreeMap<String, String> {
     match arm {
-        Arm::Method(choice) | Arm::Peer(choice) => choice.given.clone(),
+        Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice) => choice.given.clone(),
     }
 }
 

@@ -16,6 +16,9 @@ const WARM_RESIDENT: f64 = 0.99;
 /// Others' share of the processors from which on a machine is called busy, and from which on a run is spoiled.
 const BUSY: (f64, f64) = (0.15, 0.60);
 
+/// The kernel counts processor time in steps of 10 ms.
+const TICK_NS: u64 = 10_000_000;
+
 /// Share of the processors taken away by the hypervisor from which on it is noted.
 const STOLEN: f64 = 0.05;
 
@@ -119,7 +122,7 @@ fn swap(record: &Record) -> Option<Gate> {
 /// Time between the readings of the counters: the phase's own, but a peer's from its start to its end.
 fn observed_ns(record: &Record, phase: &Phase) -> u64 {
     match record.trial.arm {
-        Arm::Method(_) => phase.wall_ns,
+        Arm::Method(_) | Arm::Procedure(_) => phase.wall_ns,
         Arm::Peer(_) => record.timeline.at_ns.last().map_or(phase.wall_ns, |last| *last as u64).max(phase.wall_ns),
     }
 }
@@ -130,7 +133,9 @@ fn busy(record: &Record) -> Option<Gate> {
     let machine = visited(record, "machine_busy_ns")?;
     let own = visited(record, "user_ns")? + visited(record, "system_ns")?;
     let available = observed_ns(record, phase) as f64 * f64::from(record.machine.cpus);
-    let share = machine.saturating_sub(own) as f64 / available.max(1.0);
+    // Both are counted in ticks, one of which may be missing at each end and on each processor.
+    let unsure = TICK_NS * (u64::from(record.machine.cpus) + 2);
+    let share = machine.saturating_sub(own + unsure) as f64 / available.max(1.0);
     let (noted, spoiled) = BUSY;
     let finding = match share {
         share if share >= spoiled => Finding::Spoiled,
@@ -146,7 +151,7 @@ fn busy(record: &Record) -> Option<Gate> {
 
 fn stolen(record: &Record) -> Option<Gate> {
     let phase = record.phase("visit")?;
-    let stolen = visited(record, "machine_steal_ns")?;
+    let stolen = visited(record, "machine_steal_ns")?.saturating_sub(2 * TICK_NS);
     let share = stolen as f64 / (observed_ns(record, phase) as f64 * f64::from(record.machine.cpus)).max(1.0);
     let finding = if share >= STOLEN { Finding::Noted } else { Finding::Fine };
     gate("steal", finding, format!("the hypervisor took {:.0} % of the processors away", share * 100.0))

@@ -65,6 +65,9 @@ pub struct Ended {
     pub latency: Latency,
     /// Whether the bytes were right.
     pub answer: Answer,
+    /// What a procedure counted itself.
+    #[serde(default)]
+    pub figures: BTreeMap<String, u64>,
 }
 
 impl Ended {
@@ -78,6 +81,7 @@ impl Ended {
             timeline: Timeline::default(),
             latency: Latency::default(),
             answer: Answer::Unchecked("nothing was read".to_owned()),
+            figures: BTreeMap::new(),
         }
     }
 }

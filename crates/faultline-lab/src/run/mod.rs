@@ -90,5 +90,7 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         gates: Vec::new(),
         missing: Vec::new(),
         notes: Vec::new(),
+        figures: Default::default(),
+        cell: None,
     }
 }

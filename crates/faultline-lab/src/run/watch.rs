@@ -240,7 +240,8 @@ impl Watch<'_> {
     }
 
     fn done(&mut self, ended: Ended, record: &mut Record) {
-        let Ended { outcome, settings, notes, threads, timeline, latency, answer } = ended;
+        let Ended { outcome, settings, notes, threads, timeline, latency, answer, figures } = ended;
+        record.figures = figures;
         record.outcome = outcome;
         record.settings = settings;
         record.notes.extend(notes);

@@ -5,7 +5,8 @@
 
 use crate::data::{Content, PAGE};
 use crate::place::child::{self, LOST};
-use crate::record::{Answer, Latency, Outcome, Timeline};
+use crate::procedure::{self, Stage, Told};
+use crate::record::{Answer, CacheEvidence, Latency, Outcome, Timeline};
 use crate::run::check::{self, Check};
 use crate::run::drive::{Driven, drive};
 use crate::run::message::{Ended, Order, Said, Word};
@@ -13,10 +14,10 @@ use crate::run::meter::{Interval, Until, buckets};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;
-use faultline::access::{self, Opened, Reader};
+use faultline::access::{Opened, Reader};
 use faultline::sys::clock::monotonic;
 use faultline::sys::{cache, read};
-use faultline::{Error, Extent, Nanos, Result, Target};
+use faultline::{Error, Extent, Nanos, Result, Target, methods, prefetch};
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -86,6 +87,9 @@ fn failed(error: Error) -> Ended {
 
 fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
     let trial = &order.trial;
+    if let Arm::Procedure(choice) = &trial.arm {
+        return run_procedure(trial, choice, line);
+    }
     let target = Arc::new(Target::open(&trial.data.files, &trial.layout())?);
     let (cache, notes) = page_cache::prepare(&target, trial.cache)?;
     line.say(&Said::Ready { cache, notes });
@@ -100,6 +104,32 @@ fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Resul
     run_method(trial, choice, target, stop, line)
 }
 
+/// Runs a procedure's own phases; the clock stands between them as between those of a method.
+fn run_procedure<W: Write>(trial: &Trial, choice: &Choice, line: &mut Line<W>) -> Result<Ended> {
+    let procedure = procedure::named(&choice.name)?;
+    let given = choice.given();
+    given.only(&(procedure.params)())?;
+    if let Some(missing) = procedure.needs.iter().find_map(|need| need.met().err()) {
+        return Err(missing.into());
+    }
+    let cache = CacheEvidence { source: "a procedure prepares its own files".to_owned(), ..CacheEvidence::default() };
+    line.say(&Said::Ready { cache, notes: Vec::new() });
+    line.wait();
+    let mut boundary = |name: &str, began: Nanos, ended: Nanos| phase(line, name, began, ended);
+    let dir = trial.data.files.first().cloned().unwrap_or_default();
+    let mut stage = Stage::new(dir, &mut boundary);
+    (procedure.run)(&given, &mut stage)?;
+    let Told { figures, notes, threads } = stage.told();
+    Ok(Ended {
+        settings: given.0,
+        notes,
+        threads,
+        figures,
+        answer: Answer::Checked,
+        ..Ended::without_figures(Outcome::Done)
+    })
+}
+
 /// Opens, visits and closes; the clock runs in each phase and stands between them.
 fn run_method<W: Write>(
     trial: &Trial,
@@ -109,7 +139,8 @@ fn run_method<W: Write>(
     line: &mut Line<W>,
 ) -> Result<Ended> {
     let began = monotonic();
-    let Opened { reader, settings, notes } = (access::named(&choice.name)?.open)(Arc::clone(&target), &choice.given())?;
+    let method = methods::named(&choice.name)?;
+    let Opened { reader, settings, notes } = prefetch::open(method, Arc::clone(&target), &choice.given())?;
     let readers = with_siblings(reader, trial.threads)?;
     phase(line, "open", began, monotonic());
 
@@ -130,7 +161,8 @@ fn run_method<W: Write>(
     };
     let (timeline, latency) = add_up(trial, visit_began, &driven);
     let threads = driven.iter().map(|one| one.run.clone()).collect();
-    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, answer })
+    let figures = Default::default();
+    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, answer, figures })
 }
 
 fn with_siblings(first: Box<dyn Reader>, threads: u32) -> Result<Vec<Box<dyn Reader>>> {

@@ -163,7 +163,8 @@ impl World {
     pub fn leftovers(&self) -> Vec<String> {
         let names =
             fs::read_dir(&self.dir).unwrap().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut left: Vec<String> = names.filter(|name| name.starts_with(".faultline")).collect();
+        let mut left: Vec<String> =
+            names.filter(|name| name.starts_with(".faultline") || name.starts_with("faultline-")).collect();
         for pid in self.started.borrow().iter() {
             let found =
                 Command::new("find").args(["/sys/fs/cgroup", "-name", &format!("faultline-{pid}-*")]).output().unwrap();

@@ -1,6 +1,6 @@
 //! Access methods: the ways bytes of a file reach a program, all behind one [`Reader`].
 //!
-//! Each method is a file with a `const` [`Method`]; [`ALL`] names them once and everything else iterates over it.
+//! Each method is a file with a `const` [`Method`]; [`PLAIN`] names them once.
 //! `spec` (tests) holds what every method must do.
 
 mod direct;
@@ -19,8 +19,8 @@ use crate::sys::cache::{self, FileAdvice};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Every access method, the control first.
-pub const ALL: &[&Method] = &[&null::METHOD, &mmap::METHOD, &pread::METHOD, &direct::METHOD, &uring::METHOD];
+/// The methods that stand on system calls alone, the control first. [`methods`](crate::methods) has every one.
+pub const PLAIN: &[&Method] = &[&null::METHOD, &mmap::METHOD, &pread::METHOD, &direct::METHOD, &uring::METHOD];
 
 /// Name of the control.
 pub const CONTROL: &str = null::METHOD.name;
@@ -136,14 +136,13 @@ pub trait Reader: Send {
     }
 }
 
-/// The method of this name.
-///
-/// Errors: Invalid, listing the names there are.
-pub fn named(name: &str) -> Result<&'static Method> {
-    ALL.iter().copied().find(|method| method.name == name).ok_or_else(|| {
-        let names: Vec<&str> = ALL.iter().map(|method| method.name).collect();
-        Error::Invalid(format!("there is no access method \"{name}\"; there are {}", names.join(", ")))
-    })
+/// The plain method of this name, for methods that stand on one.
+pub(crate) fn plain(name: &str) -> Result<&'static Method> {
+    PLAIN
+        .iter()
+        .copied()
+        .find(|method| method.name == name)
+        .ok_or_else(|| Error::Invalid(format!("there is no plain access method \"{name}\"")))
 }
 
 /// The error of a failed transfer of `extent`, with what to do where that is known.

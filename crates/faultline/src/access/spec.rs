@@ -1,9 +1,10 @@
 //! What every access method must do; a new one passes these without a line of its own.
 
-use crate::access::{ALL, CONTROL, Filler, Method, Opened, Visitor};
+use crate::access::{CONTROL, Filler, Method, Opened, Visitor};
 use crate::error::Error;
 use crate::files::{Extent, Layout, Target};
 use crate::params::Given;
+use crate::prefetch;
 use crate::test_files::{PAGE, TestFile};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -13,12 +14,13 @@ use std::sync::Arc;
 fn variants() -> Vec<(&'static Method, Given)> {
     let given = |text: &str| text.parse::<Given>().unwrap();
     let mut variants = Vec::new();
-    for method in ALL.iter().copied().filter(|method| method.name != CONTROL) {
+    for method in crate::methods::all().filter(|method| method.name != CONTROL) {
         if let Some(missing) = method.needs.iter().find_map(|need| need.met().err()) {
             eprintln!("SKIPPED {}: {missing}", method.name);
             continue;
         }
         variants.push((method, Given::none()));
+        variants.extend(policies(method).into_iter().map(|given| (method, given)));
         if method.name == "uring" {
             variants.extend(
                 ["direct=off", "depth=1", "register=off", "direct=off,register=off,depth=3"]
@@ -29,8 +31,33 @@ fn variants() -> Vec<(&'static Method, Given)> {
     variants
 }
 
+/// Each policy around `method`, by each kind of thread, with windows so small that they move during the tests.
+fn policies(method: &Method) -> Vec<Given> {
+    if !prefetch::METHODS.contains(&method.name) {
+        return Vec::new();
+    }
+    let named = |policy: &&'static prefetch::Policy| Given::none().with("policy", policy.name);
+    let fits = |given: &Given| !(method.name == "pread" && given.get("policy") == Some("populate"));
+    let whole = |given: Given| match given.get("policy") {
+        Some("trace") => given.with("file", trace()),
+        Some("strided") => given.with("stride", "8k").with("depth", 3),
+        Some("window") => given.with("window", "16k"),
+        _ => given,
+    };
+    let each = prefetch::ALL.iter().map(named as fn(_) -> _).filter(fits).map(whole).collect::<Vec<_>>();
+    let both = |given: &Given| {
+        ["caller", "helper"].map(|by| given.clone().with("by", by).with("release", "on").with("budget", "64k"))
+    };
+    each.iter().flat_map(both).chain(each.iter().cloned()).collect()
+}
+
+/// A path for a trace: recorded by the first test that comes, replayed by the others, for other orders.
+fn trace() -> String {
+    "/var/tmp/faultline-unit.trace".to_owned()
+}
+
 fn open(method: &Method, target: Arc<Target>, given: &Given) -> Opened {
-    (method.open)(target, given).unwrap_or_else(|error| panic!("{} {given}: {error}", method.name))
+    prefetch::open(method, target, given).unwrap_or_else(|error| panic!("{} {given}: {error}", method.name))
 }
 
 /// Extents of odd and even places and lengths inside `length` bytes.
@@ -278,7 +305,7 @@ fn hints_change_no_byte() {
 #[test]
 fn an_unknown_parameter_is_refused_by_every_method() {
     let file = TestFile::on_disk(PAGE);
-    for method in ALL {
+    for method in crate::methods::all() {
         let refused = (method.open)(file.target(false), &Given::none().with("wings", 2));
 
         assert!(matches!(refused.err(), Some(Error::Invalid(_))), "{}", method.name);

@@ -125,6 +125,25 @@ impl Mapping {
             .map_err(|error| Error::io(format!("reserve {length} bytes of memory"), "mmap", error))
     }
 
+    /// Address space for `length` bytes of private memory that takes none until it is written, whatever the machine has.
+    ///
+    /// Errors: Io (out of address space).
+    pub fn reserve(length: usize) -> Result<Mapping> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: without MAP_FIXED the kernel chooses a free range.
+        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, flags) };
+        mapped
+            .map(|address| Mapping {
+                address: address.cast(),
+                length,
+                offset: 0,
+                writable: true,
+                reserved: (ptr::null_mut(), 0),
+            })
+            .map_err(|error| Error::io(format!("reserve {length} bytes of address space"), "mmap", error))
+    }
+
     /// Its first byte.
     pub fn as_ptr(&self) -> *const u8 {
         self.address
@@ -163,6 +182,19 @@ impl Mapping {
             }
             _ => None,
         }
+    }
+
+    /// The word at `at`, read once, whatever else happens to it meanwhile.
+    ///
+    /// Raises SIGBUS where the file has no such page any more, as any mapping does; guard it against that.
+    ///
+    /// Panics past the end, or where `at` is not a multiple of 8.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.length, "a word past the end of its mapping, or across words");
+        // SAFETY: inside the live mapping and aligned; volatile, because others may change shared bytes at any time, and
+        // any bytes are a valid integer.
+        unsafe { self.address.add(at).cast::<u64>().read_volatile() }
     }
 
     /// The bytes of `length` from `at` on.

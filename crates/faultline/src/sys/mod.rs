@@ -7,6 +7,8 @@ pub mod clock;
 pub mod direct;
 pub mod fault;
 pub mod map;
+pub mod page_state;
+pub mod pages;
 pub mod perf;
 pub mod read;
 pub mod ring;

@@ -4,10 +4,12 @@
 //! its light and its dark form ([`STYLE_COLOURS`]).
 
 mod bars;
+mod cells;
 mod latency;
 mod timeline;
 
 pub use bars::throughput;
+pub use cells::{Bar, bars};
 pub use latency::curves;
 pub use timeline::panels;
 

@@ -1,0 +1,200 @@
+//! `faultline reproduce`: the published experiments, run here, with a verdict on every claim.
+
+use crate::command::{Bars, Exit, stop_flag, write_whole};
+use crate::experiment::{self, Entry, Experiment, Planned, Scale, Setting, Store, Verdict};
+use crate::machine;
+use crate::place;
+use crate::record::{Cell, Record};
+use crate::report::ledger;
+use crate::run;
+use crate::scratch;
+use crate::session::{self, Records};
+use faultline::{Bytes, Error, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Repeat published experiments here, with a verdict on every claim
+///
+/// Ids are those of the sources: S0 (TLB shootdowns), S1 (alignment), S2 (mmap in a database), S3 (prefault), S4 (access
+/// policies), or rows such as S2.collapse. Without one, all are run.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Experiments or rows of them
+    ids: Vec<String>,
+    /// List what there is, without running it
+    #[arg(long)]
+    list: bool,
+    /// How much is run
+    #[arg(long, value_enum, default_value = "quick")]
+    scale: Scale,
+    /// Directory on a disk for data [default: /var/tmp]
+    #[arg(long, alias = "directory")]
+    dir: Option<PathBuf>,
+    /// Append the records to this file [default: one for each session below ~/.local/state/faultline/runs]
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+    /// Go on with an interrupted session: what its records have is not run again, the others are added
+    #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
+    resume: Option<PathBuf>,
+    /// Judge these records instead of running anything
+    #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
+    from: Vec<PathBuf>,
+    /// The ledger as one JSON document
+    #[arg(long)]
+    json: bool,
+    /// The ledger as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write an HTML page, a section for each experiment
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Write every run as a line of comma-separated values
+    #[arg(long, value_name = "FILE.csv")]
+    csv: Option<PathBuf>,
+    /// No progress, no remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    let chosen = experiment::chosen(&args.ids)?;
+    let stop = stop_flag()?;
+    let records = match (args.list, args.from.as_slice()) {
+        (true, _) => return list(&args),
+        (_, []) => measure(&args, &chosen, &stop)?,
+        (_, paths) => session::load(paths)?,
+    };
+    let entries = experiment::ledger(&records, &args.ids);
+    show(&args, &entries, &records)?;
+    Ok(exit(&records, &entries, &stop))
+}
+
+fn list(args: &Args) -> Result<Exit> {
+    let entries = experiment::ledger(&[], &args.ids);
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(100);
+    for Entry { row, .. } in &entries {
+        table.add_row([row.id, row.says, row.published]);
+    }
+    print(&format!("{table}\n"))?;
+    Ok(Exit::Ok)
+}
+
+fn print(text: &str) -> Result<()> {
+    match anstream::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::io("write the ledger", "standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs every experiment, one after another; its data is gone when the next begins.
+fn measure(args: &Args, chosen: &[&'static Experiment], stop: &AtomicBool) -> Result<Vec<Record>> {
+    place::clean_stale();
+    let dir = room(args, chosen)?;
+    experiment::clean_stale(&dir);
+    let mut records = args.resume.as_ref().map_or(Ok(Vec::new()), |path| session::load(std::slice::from_ref(path)))?;
+    let name = session::name();
+    let mut kept = Records::create(args.resume.as_deref().or(args.records.as_deref()), &name)?;
+    let bars = Bars::new(args.quiet);
+    for experiment in chosen {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let mut store = Store::default();
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let making = bars.spinner(&format!("{}: making its data in {}", experiment.id, dir.display()));
+        let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store };
+        let planned = (experiment.cells)(&mut setting)?;
+        making.finish_and_clear();
+        run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (&name, stop))?;
+    }
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    Ok(records)
+}
+
+fn run_cells(
+    args: &Args,
+    experiment: &Experiment,
+    planned: &[Planned],
+    records: &mut Vec<Record>,
+    kept: &mut Records,
+    bars: &Bars,
+    (name, stop): (&str, &AtomicBool),
+) -> Result<()> {
+    let files: Vec<PathBuf> = planned.first().map(|first| first.trial.data.files.clone()).unwrap_or_default();
+    let session = run::Session { name: name.to_owned(), machine: machine::look(&files), stop };
+    let repetitions = (experiment.repetitions)(args.scale);
+    let bar = bars.runs(planned.len() as u64 * u64::from(repetitions));
+    let cell = Cell { experiment: experiment.id.to_owned(), name: String::new(), scale: args.scale.name().to_owned() };
+    let earlier: Vec<(Cell, u32)> = records
+        .iter()
+        .filter(|record| record.outcome == crate::record::Outcome::Done)
+        .filter_map(|record| Some((record.cell.clone()?, record.trial.repetition)))
+        .collect();
+    let is_done =
+        |cell: &Cell, repetition: u32| earlier.iter().any(|(done, which)| done == cell && *which == repetition);
+    session::grid(&cell, planned, repetitions, &session, is_done, |record| {
+        bar.inc(1);
+        let Some(record) = record else { return Ok(()) };
+        let cell = record.cell.as_ref().map(|cell| cell.name.clone()).unwrap_or_default();
+        bar.set_message(format!("{} {cell}", experiment.id));
+        kept.add(&record)?;
+        records.push(record);
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The directory for data, with room for the largest experiment, and memory for its files in memory.
+fn room(args: &Args, chosen: &[&'static Experiment]) -> Result<PathBuf> {
+    let needed = chosen.iter().map(|experiment| (experiment.room)(args.scale)).max().unwrap_or_default();
+    let dir = scratch::directory(args.dir.as_deref(), Bytes(needed.0.max(1 << 20)))?;
+    let available = machine::available_memory();
+    if let Some(experiment) = chosen.iter().find(|experiment| (experiment.memory)(args.scale).0 > available.0) {
+        return Err(Error::Invalid(format!(
+            "{} needs {} of free memory at scale {}, and {} are free; choose a smaller --scale, or free memory",
+            experiment.id,
+            (experiment.memory)(args.scale).rounded(),
+            args.scale.name(),
+            available.rounded()
+        )));
+    }
+    std::path::absolute(&dir).map_err(|error| Error::io("find the directory", Path::new("."), error))
+}
+
+fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
+    if let Some(path) = &args.csv {
+        write_whole(path, &ledger::csv(records))?;
+    }
+    if let Some(path) = &args.report {
+        write_whole(path, &crate::report::ledger_page::page(entries, records)?)?;
+    }
+    if args.json {
+        return print(&format!("{:#}\n", ledger::document(entries)));
+    }
+    if args.markdown {
+        return print(&ledger::markdown(entries, records));
+    }
+    let mut text = Vec::new();
+    ledger::print(entries, &mut text).map_err(|error| Error::io("write the ledger", "memory", error))?;
+    print(&String::from_utf8_lossy(&text))
+}
+
+/// A verdict is an answer, whichever it is. Without any figure there is none.
+fn exit(records: &[Record], entries: &[Entry], stop: &AtomicBool) -> Exit {
+    let answered = |entry: &Entry| !matches!(entry.judged.verdict, Verdict::CannotTest(_));
+    match () {
+        () if stop.load(Ordering::Relaxed) => Exit::Interrupted,
+        () if entries.iter().any(answered) => Exit::Ok,
+        () if records.iter().any(|record| record.spoiled().next().is_some()) => Exit::Invalid,
+        () => Exit::Unsupported,
+    }
+}

@@ -1,0 +1,68 @@
+//! S4: what the thesis built or left as future work that needs more than trials: a launcher, a patched kernel, policies.
+
+use super::{Experiment, Judge, Planned, Row, Setting};
+use faultline::{Bytes, Result};
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "S4.systems",
+    title: "Programs beyond memory, and kernel policies",
+    source: "Thesis on file access policies for data-intensive applications, chapters 3 to 5",
+    question: "Can unmodified programs exceed memory through mapped files, and can the kernel prefetch a column?",
+    room: |_| Bytes(0),
+    memory: |_| Bytes(0),
+    repetitions: |_| 1,
+    cells,
+    published: &[],
+    timeline: None,
+    rows: ROWS,
+    cannot_show: "All of it: each row says what it waits for.",
+};
+
+fn cells(_: &mut Setting<'_>) -> Result<Vec<Planned>> {
+    Ok(Vec::new())
+}
+
+const LAUNCHER: Judge = Judge::Not("needs the launcher, which is not built yet");
+const KERNEL: Judge = Judge::Not("needs the kernel lab and its guest, which are not built yet");
+
+const ROWS: &[Row] = &[
+    Row {
+        id: "S4.bwaindex",
+        says: "bwa index on memory-mapped files: same output, a little faster when memory is enough",
+        published: "1.04–1.10 x",
+        judge: LAUNCHER,
+    },
+    Row {
+        id: "S4.bwabig",
+        says: "the human genome is indexed on an 8 GB machine that could not do it before",
+        published: "3 000 s",
+        judge: LAUNCHER,
+    },
+    Row {
+        id: "S4.bwamem",
+        says: "bwa mem with its index mapped instead of loaded",
+        published: "works",
+        judge: LAUNCHER,
+    },
+    Row { id: "S4.bwamem2", says: "the same for bwa-mem2", published: "given up", judge: LAUNCHER },
+    Row {
+        id: "S4.readahead",
+        says: "a kernel read-ahead policy prefetches a strided read; other programs are unchanged",
+        published: "designed, never built",
+        judge: KERNEL,
+    },
+    Row {
+        id: "S4.kernels",
+        says: "the same tests on an up-to-date kernel and on other devices",
+        published: "future work",
+        judge: Judge::Built(
+            "faultline reproduce, on each machine and kernel; the drift over guests needs the kernel lab",
+        ),
+    },
+    Row {
+        id: "S4.dimmap",
+        says: "a page buffer under the user's control for mapped data (DI-MMAP, UMap)",
+        published: "cited",
+        judge: Judge::Not("needs the library's userfaultfd method, which is not built yet"),
+    },
+];

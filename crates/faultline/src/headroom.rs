@@ -1,0 +1,108 @@
+//! Memory that read-ahead may fill: of the machine, or of the cgroup where that allows less.
+
+use crate::proc;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bytes that can be read into the page cache before something else has to go. What the cgroup's limit does not tell
+/// (no limit, no right to look) does not count; never less than 1 MiB, for without any nothing could be ahead.
+pub(crate) fn free_bytes() -> u64 {
+    let machine = read("/proc/meminfo").and_then(|text| proc::number(&text, "MemAvailable")).map(|kib| kib << 10);
+    let limits = groups().into_iter().filter_map(|group| group.free());
+    machine.into_iter().chain(limits).min().unwrap_or(u64::MAX).max(1 << 20)
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// A cgroup with a memory controller: where its files are and how they are called.
+struct Group {
+    dir: PathBuf,
+    limit: &'static str,
+    used: &'static str,
+    /// Keys of memory.stat that count page cache, which gives way.
+    cache: [&'static str; 2],
+}
+
+impl Group {
+    fn free(&self) -> Option<u64> {
+        let number = |name: &str| read(self.dir.join(name))?.trim().parse::<u64>().ok();
+        let (limit, used) = (number(self.limit)?, number(self.used)?);
+        let stat = read(self.dir.join("memory.stat"))?;
+        Some(free(limit, used, self.cache.iter().filter_map(|key| proc::number(&stat, key)).sum()))
+    }
+}
+
+fn free(limit: u64, used: u64, cache: u64) -> u64 {
+    limit.saturating_sub(used.saturating_sub(cache))
+}
+
+/// Our cgroup and those above it.
+fn groups() -> Vec<Group> {
+    let own = read("/proc/self/cgroup").unwrap_or_default();
+    own.lines().filter_map(|line| parts(line)).flat_map(|(version, path)| up(version, path)).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    One,
+    Two,
+}
+
+/// Version and path from a line of /proc/self/cgroup, where it has to do with memory.
+fn parts(line: &str) -> Option<(Version, &str)> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    match controllers {
+        "" => Some((Version::Two, path)),
+        list if list.split(',').any(|name| name == "memory") => Some((Version::One, path)),
+        _ => None,
+    }
+}
+
+fn up(version: Version, path: &str) -> Vec<Group> {
+    let root = match version {
+        Version::One => "/sys/fs/cgroup/memory",
+        Version::Two => "/sys/fs/cgroup",
+    };
+    let inside = Path::new(path.trim_start_matches('/'));
+    let group = |inside: &Path| {
+        let dir = Path::new(root).join(inside);
+        match version {
+            Version::One => Group {
+                dir,
+                limit: "memory.limit_in_bytes",
+                used: "memory.usage_in_bytes",
+                cache: ["total_inactive_file", "total_active_file"],
+            },
+            Version::Two => {
+                Group { dir, limit: "memory.max", used: "memory.current", cache: ["inactive_file", "active_file"] }
+            }
+        }
+    };
+    inside.ancestors().map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_cache_of_the_group_gives_way() {
+        assert_eq!(free(100, 90, 60), 70);
+        assert_eq!(free(100, 130, 10), 0);
+    }
+
+    #[test]
+    fn lines_of_both_versions_are_understood() {
+        assert_eq!(parts("0::/user.slice/a:b"), Some((Version::Two, "/user.slice/a:b")));
+        assert_eq!(parts("4:cpu,memory:/docker"), Some((Version::One, "/docker")));
+        assert_eq!(parts("3:cpuset:/docker"), None);
+    }
+
+    #[test]
+    fn there_is_memory_here() {
+        assert!(free_bytes() >= 1 << 20);
+    }
+}

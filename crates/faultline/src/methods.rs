@@ -1,0 +1,23 @@
+//! Every access method by its name: those on system calls alone, and those that stand on other parts of the library.
+
+use crate::access::{self, Method};
+use crate::error::{Error, Result};
+use crate::pool;
+
+/// Methods that stand on others.
+const BUILT: &[&Method] = &[&pool::METHOD];
+
+/// Every access method, the control first.
+pub fn all() -> impl Iterator<Item = &'static Method> {
+    access::PLAIN.iter().chain(BUILT).copied()
+}
+
+/// The method of this name.
+///
+/// Errors: Invalid, listing the names there are.
+pub fn named(name: &str) -> Result<&'static Method> {
+    all().find(|method| method.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all().map(|method| method.name).collect();
+        Error::Invalid(format!("there is no access method \"{name}\"; there are {}", names.join(", ")))
+    })
+}

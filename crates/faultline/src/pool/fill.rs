@@ -1,0 +1,310 @@
+//! Bringing pages in: locking those that are not there, making room, reading them in one visit.
+
+use super::{Inner, write};
+use crate::access::{Reader, Visitor};
+use crate::error::{Error, Result};
+use crate::files::Extent;
+use crate::sys::page_state::{Refused, Seen};
+use crate::sys::pages::{Exclusive, Shared};
+use std::ops::ControlFlow;
+use std::sync::atomic::Ordering;
+
+/// Positions of the clock that one thread takes at a time.
+const STEP: u64 = 64;
+
+/// Pages of room made at a time while reads are under way.
+const AHEAD: u64 = 64;
+
+/// How often a thread gives way before it says that there is no room.
+const PATIENCE: u32 = 10_000;
+
+/// Whether a page's bytes are needed before it is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// They are.
+    Needed,
+    /// All of them will be set.
+    Replaced,
+}
+
+/// Who waits for pages.
+pub(super) trait Arrivals<'p> {
+    /// The page asked for at `index` is being read, or was there.
+    fn submitted(&mut self, _index: usize) {}
+    /// Here it is, held. Break ends the bringing of more.
+    fn ready(&mut self, index: usize, page: Shared<'p>) -> ControlFlow<()>;
+}
+
+struct Nobody;
+
+impl<'p> Arrivals<'p> for Nobody {
+    fn ready(&mut self, _: usize, _: Shared<'p>) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+/// Keeps the page that comes.
+struct Keep<'p>(Option<Shared<'p>>);
+
+impl<'p> Arrivals<'p> for Keep<'p> {
+    fn ready(&mut self, _: usize, page: Shared<'p>) -> ControlFlow<()> {
+        self.0 = Some(page);
+        ControlFlow::Continue(())
+    }
+}
+
+/// The page, held.
+pub(super) fn pin<'p>(pool: &'p Inner, reader: &mut dyn Reader, number: u64) -> Result<Shared<'p>> {
+    if let Ok(held) = pool.memory.share(number) {
+        pool.count(|counts| &counts.hits, 1);
+        return Ok(held);
+    }
+    let mut keep = Keep(None);
+    // Nothing to break off from: there is one page.
+    let _ = bring(pool, reader, &[number], &mut keep)?;
+    keep.0.ok_or_else(|| Error::Invalid(format!("page {number} was not brought by its reader")))
+}
+
+/// Makes these pages be in memory for a moment.
+pub(super) fn fetch(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Result<()> {
+    bring(pool, reader, pages, &mut Nobody).map(drop)
+}
+
+/// Brings each page once to `arrivals`, those in memory first.
+///
+/// Errors: Invalid (no room), what the reader says; pages that had not come are evicted as before.
+pub(super) fn bring<'p>(
+    pool: &'p Inner,
+    reader: &mut dyn Reader,
+    pages: &[u64],
+    arrivals: &mut dyn Arrivals<'p>,
+) -> Result<ControlFlow<()>> {
+    let mut waiting: Vec<usize> = (0..pages.len()).collect();
+    let mut idle = 0;
+    while !waiting.is_empty() {
+        let mut later = Vec::new();
+        let mut absent: Vec<(usize, Exclusive<'p>)> = Vec::new();
+        for index in waiting {
+            let number = pages[index];
+            match pool.memory.share(number) {
+                Ok(held) => {
+                    pool.count(|counts| &counts.hits, 1);
+                    arrivals.submitted(index);
+                    if arrivals.ready(index, held).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                }
+                Err(Refused::Busy) => later.push(index),
+                Err(Refused::Evicted) => match pool.memory.lock(number) {
+                    Ok(held) if !held.is_filled() => absent.push((index, held)),
+                    // Somebody else was faster, or holds it: look again.
+                    _ => later.push(index),
+                },
+            }
+        }
+        if absent.is_empty() {
+            idle += 1;
+            give_way(idle);
+        } else {
+            idle = 0;
+            if read(pool, reader, absent, arrivals)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        waiting = later;
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Reads pages that are locked and not in memory.
+fn read<'p>(
+    pool: &'p Inner,
+    reader: &mut dyn Reader,
+    absent: Vec<(usize, Exclusive<'p>)>,
+    arrivals: &mut dyn Arrivals<'p>,
+) -> Result<ControlFlow<()>> {
+    let count = absent.len() as u64;
+    // Without dirty pages room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
+    let early = pool.dirty.load(Ordering::Relaxed) > 0;
+    if early {
+        make_room(pool, reader, count)?;
+    }
+    pool.count(|counts| &counts.misses, count);
+    let extents: Vec<Extent> = absent.iter().map(|(_, held)| pool.extent(held.number())).collect();
+    let mut reading = Reading {
+        absent: absent.into_iter().map(Some).collect(),
+        arrivals,
+        pool,
+        reserved: if early { count } else { 0 },
+        came: 0,
+        flow: ControlFlow::Continue(()),
+    };
+    let visited = reader.visit(&extents, &mut reading);
+    let Reading { absent, reserved, came, flow, .. } = reading;
+    // Those that did not come are evicted again as their guards go.
+    drop(absent);
+    pool.resident.fetch_sub(reserved - came, Ordering::Relaxed);
+    visited?;
+    // What a budget full of held or dirty pages let pass above is made up for now.
+    make_room(pool, reader, 0)?;
+    Ok(flow)
+}
+
+/// Takes the bytes of pages as they come.
+struct Reading<'p, 'a> {
+    absent: Vec<Option<(usize, Exclusive<'p>)>>,
+    arrivals: &'a mut dyn Arrivals<'p>,
+    pool: &'p Inner,
+    /// Pages of the budget taken, and those that came.
+    reserved: u64,
+    came: u64,
+    flow: ControlFlow<()>,
+}
+
+impl Reading<'_, '_> {
+    /// Takes the budget's pages up to the `wanted`-th of this visit, a few more at a time.
+    fn reserve(&mut self, wanted: u64) {
+        if self.reserved >= wanted {
+            return;
+        }
+        let more = AHEAD.min(self.absent.len() as u64 - self.reserved);
+        self.reserved += more;
+        if self.pool.resident.fetch_add(more, Ordering::Relaxed) + more > self.pool.room {
+            evict_clean(self.pool);
+        }
+    }
+}
+
+impl Visitor for Reading<'_, '_> {
+    fn submitted(&mut self, index: usize) {
+        self.reserve(index as u64 + 1);
+        if let Some((asked, _)) = &self.absent[index] {
+            self.arrivals.submitted(*asked);
+        }
+    }
+
+    fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
+        let Some((asked, mut held)) = self.absent[index].take() else { return ControlFlow::Continue(()) };
+        self.reserve(index as u64 + 1);
+        held[..bytes.len()].copy_from_slice(bytes);
+        held.set_filled();
+        self.came += 1;
+        self.flow = self.arrivals.ready(asked, held.share());
+        self.flow
+    }
+}
+
+/// The only holder of a page that is in memory, or of one that will be replaced.
+pub(super) fn lock<'p>(
+    pool: &'p Inner,
+    reader: &mut dyn Reader,
+    number: u64,
+    content: Content,
+) -> Result<Exclusive<'p>> {
+    let mut idle = 0;
+    loop {
+        match pool.memory.lock(number) {
+            Ok(held) if held.is_filled() => {
+                pool.count(|counts| &counts.hits, 1);
+                return Ok(held);
+            }
+            Ok(held) if content == Content::Replaced => {
+                make_room(pool, reader, 1)?;
+                return Ok(held);
+            }
+            Ok(held) => {
+                drop(held);
+                fetch(pool, reader, &[number])?;
+            }
+            Err(_) => {
+                idle += 1;
+                give_way(idle);
+            }
+        }
+    }
+}
+
+fn give_way(times: u32) {
+    if times < 16 { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
+
+/// Takes `count` pages of the budget, evicting others where there are not as many.
+fn make_room(pool: &Inner, reader: &mut dyn Reader, count: u64) -> Result<()> {
+    let mut resident = pool.resident.fetch_add(count, Ordering::Relaxed) + count;
+    let mut idle = 0;
+    while resident > pool.room {
+        let evicted = evict(pool, reader).inspect_err(|_| {
+            pool.resident.fetch_sub(count, Ordering::Relaxed);
+        })?;
+        if evicted == 0 {
+            idle += 1;
+            if idle > PATIENCE {
+                pool.resident.fetch_sub(count, Ordering::Relaxed);
+                return Err(no_room(pool));
+            }
+            give_way(idle);
+        }
+        resident = pool.resident.load(Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn no_room(pool: &Inner) -> Error {
+    let latched = pool.failed.lock().ok().and_then(|failed| failed.as_ref().map(ToString::to_string));
+    let why = match latched {
+        Some(error) => format!("dirty pages cannot be written ({error})"),
+        None => "every page is held; let pages go, or give it more".to_owned(),
+    };
+    Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.budget))
+}
+
+/// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes
+/// back. Returns how many.
+fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
+    let (mut dirty, mut clean): (Vec<_>, Vec<_>) =
+        victims(pool, pool.options.batch as usize).into_iter().partition(Exclusive::is_dirty);
+    if !dirty.is_empty() {
+        write::behind(pool, reader, &mut dirty);
+        // What could not be written stays.
+        clean.extend(dirty.into_iter().filter(|held| !held.is_dirty()));
+    }
+    give_back(pool, clean)
+}
+
+/// One batch of the clock without those that would have to be written. Short of victims, the budget is exceeded for the
+/// moment; whoever reads makes up for it afterwards.
+fn evict_clean(pool: &Inner) {
+    let mut clean = victims(pool, AHEAD as usize);
+    clean.retain(|held| !held.is_dirty());
+    // Failing to give memory back leaves the pages where they are; the next batch tries others.
+    let _ = give_back(pool, clean);
+}
+
+/// Marked pages, locked: `batch` of them, or a few more.
+fn victims(pool: &Inner, batch: usize) -> Vec<Exclusive<'_>> {
+    let count = pool.memory.count();
+    let mut victims = Vec::with_capacity(batch + STEP as usize);
+    let mut passed = 0;
+    // Twice round: once to mark, once to take.
+    while victims.len() < batch && passed < 2 * count + STEP {
+        let from = pool.hand.fetch_add(STEP, Ordering::Relaxed);
+        for number in (from..from + STEP).map(|position| position % count) {
+            if pool.memory.pass(number) == Seen::Marked {
+                victims.extend(pool.memory.lock_marked(number));
+            }
+        }
+        passed += STEP;
+    }
+    victims
+}
+
+fn give_back(pool: &Inner, pages: Vec<Exclusive<'_>>) -> Result<u64> {
+    let count = pages.len() as u64;
+    if count > 0 {
+        let calls = pool.memory.evict(pages)?;
+        pool.resident.fetch_sub(count, Ordering::Relaxed);
+        pool.count(|counts| &counts.evicted, count);
+        pool.count(|counts| &counts.drop_calls, calls);
+    }
+    Ok(count)
+}

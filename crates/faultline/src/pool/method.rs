@@ -1,0 +1,207 @@
+//! The buffer pool as an access method: every reader of it shares one pool.
+
+use super::fill::{self, Arrivals};
+use super::{Handle, Pool, PoolOptions};
+use crate::access::{self, Filler, Method, Opened, Reader, Visitor};
+use crate::error::{Error, Result};
+use crate::files::{Extent, Target};
+use crate::params::{Given, Params, Switch};
+use crate::sys::pages::Shared;
+use crate::sys::ring::IO_URING;
+use crate::units::Bytes;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// `pool`.
+pub const METHOD: Method = Method {
+    name: "pool",
+    summary: "a buffer pool of our own: pages at fixed addresses, filled by io_uring, evicted in batches",
+    needs: &[],
+    params: PoolParams::declared,
+    open,
+};
+
+crate::params! {
+    /// How large the pool is, and how it is filled.
+    pub struct PoolParams {
+        /// Memory for pages. A cgroup's limit must leave room for it.
+        budget: Bytes = Bytes::mib(64),
+        /// Bytes of a page, 4k to 2m; larger pages read more than asked for.
+        page: Bytes = Bytes::kib(4),
+        /// Reads kept in flight by each thread.
+        depth: u32 = 32,
+        /// Past the page cache, so that nothing is cached twice.
+        direct: Switch = Switch::On,
+        /// Pages evicted at once; 256 make a TLB flush cheap for each.
+        batch: u32 = 256,
+    }
+}
+
+struct PoolReader {
+    handle: Handle,
+    target: Arc<Target>,
+}
+
+fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
+    let params = PoolParams::from_given(given)?;
+    let PoolParams { budget, page, depth, direct, batch } = params;
+    if target.files().len() > 1 && !target.stripe().is_multiple_of(page.0.max(1)) {
+        return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
+    }
+    let mut notes = Vec::new();
+    let below = match IO_URING.met() {
+        Ok(()) => {
+            let direct = if direct.is_on() { "on" } else { "off" };
+            let given = Given::none().with("depth", depth).with("direct", direct);
+            (access::plain("uring")?.open)(Arc::clone(&target), &given)?
+        }
+        Err(missing) => {
+            notes.push(format!("filled one page at a time: {missing}"));
+            let name = if direct.is_on() { "direct" } else { "pread" };
+            (access::plain(name)?.open)(Arc::clone(&target), &Given::none())?
+        }
+    };
+    notes.extend(below.notes);
+    let pool = Pool::new(target.length(), PoolOptions { budget, page, batch })?;
+    let reader = PoolReader { handle: pool.handle(below.reader), target };
+    Ok(Opened { reader: Box::new(reader), settings: params_of(given)?, notes })
+}
+
+fn params_of(given: &Given) -> Result<Given> {
+    Ok(PoolParams::from_given(given)?.given())
+}
+
+/// Shows extents as their pages come.
+struct Showing<'p, 'v> {
+    extents: &'v [Extent],
+    /// Index of the first of them in the whole visit.
+    first: usize,
+    page: u64,
+    /// For each page asked for: its extent, and which of the extent's pages it is.
+    parts: &'v [(usize, usize)],
+    /// For each extent of several pages: those that came.
+    came: Vec<Vec<Option<Shared<'p>>>>,
+    visitor: &'v mut dyn Visitor,
+}
+
+impl<'p> Arrivals<'p> for Showing<'p, '_> {
+    fn submitted(&mut self, index: usize) {
+        let (extent, part) = self.parts[index];
+        if part == 0 {
+            self.visitor.submitted(self.first + extent);
+        }
+    }
+
+    fn ready(&mut self, index: usize, page: Shared<'p>) -> ControlFlow<()> {
+        let (number, part) = self.parts[index];
+        let extent = self.extents[number];
+        let begin = (extent.offset % self.page) as usize;
+        let came = &mut self.came[number];
+        if came.is_empty() {
+            return self.visitor.see(self.first + number, &page[begin..begin + extent.length]);
+        }
+        came[part] = Some(page);
+        if came.iter().any(Option::is_none) {
+            return ControlFlow::Continue(());
+        }
+        let all = std::mem::take(came).into_iter().flatten().reduce(|mut first, next| {
+            first.extend(next);
+            first
+        });
+        match all {
+            Some(pages) => self.visitor.see(self.first + number, &pages[begin..begin + extent.length]),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl PoolReader {
+    /// How many of `extents` are fetched together: as many as there is room for.
+    fn chunk(&self, extents: &[Extent]) -> usize {
+        let page = self.handle.pool.page() as u64;
+        let room = self.handle.pool.shared.chunk() as u64;
+        let mut pages = 0;
+        let fits = extents.iter().take_while(|extent| {
+            pages += (extent.offset % page + extent.length as u64).div_ceil(page);
+            pages <= room
+        });
+        fits.count().max(1)
+    }
+}
+
+impl Reader for PoolReader {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        let page = self.handle.pool.page() as u64;
+        let mut first = 0;
+        while first < extents.len() {
+            let chunk = &extents[first..first + self.chunk(&extents[first..])];
+            let mut pages = Vec::with_capacity(chunk.len());
+            let mut parts = Vec::with_capacity(chunk.len());
+            let mut came = Vec::with_capacity(chunk.len());
+            for (number, extent) in chunk.iter().enumerate() {
+                self.target.locate(*extent)?;
+                let range = extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page);
+                let count = (range.end - range.start) as usize;
+                came.push(if count > 1 { (0..count).map(|_| None).collect() } else { Vec::new() });
+                parts.extend((0..count).map(|part| (number, part)));
+                pages.extend(range);
+            }
+            let Handle { pool, reader } = &mut self.handle;
+            let mut showing = Showing { extents: chunk, first, page, parts: &parts, came, visitor };
+            if fill::bring(&pool.shared, reader.as_mut(), &pages, &mut showing)?.is_break() {
+                return Ok(());
+            }
+            first += chunk.len();
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        let page = self.handle.pool.page() as u64;
+        let mut bytes = Vec::new();
+        for (index, extent) in extents.iter().enumerate() {
+            self.target.locate(*extent)?;
+            filler.submitted(index);
+            bytes.resize(extent.length, 0);
+            let flow = filler.fill(index, &mut bytes);
+            let mut done = 0;
+            while done < extent.length {
+                let at = extent.offset + done as u64;
+                let (number, within) = (at / page, (at % page) as usize);
+                let whole = self.handle.pool.shared.extent(number).length;
+                let part = (whole - within).min(extent.length - done);
+                let put = |held: &mut [u8]| held[within..within + part].copy_from_slice(&bytes[done..done + part]);
+                if part == whole {
+                    self.handle.replace(number, put)?
+                } else {
+                    self.handle.change(number, put)?
+                }
+                done += part;
+            }
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.handle.sync()
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        let handle = self.handle.pool.handle(self.handle.reader.sibling()?);
+        Ok(Box::new(PoolReader { handle, target: Arc::clone(&self.target) }))
+    }
+
+    fn will_need(&mut self, extents: &[Extent], _urgency: access::Urgency) -> Result<()> {
+        let page = self.handle.pool.page() as u64;
+        for extent in extents {
+            self.target.locate(*extent)?;
+            let pages: Vec<u64> =
+                (extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page)).collect();
+            self.handle.fetch(&pages)?;
+        }
+        Ok(())
+    }
+}

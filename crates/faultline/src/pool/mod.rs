@@ -1,0 +1,264 @@
+//! A buffer pool: pages of files in a memory budget, reached by their number, evicted by a clock, written behind.
+//!
+//! After vmcache (Leis et al., SIGMOD 2023): one reserved address range as long as the files, a page is where its number
+//! says, and looking it up costs one word. Bytes come and go through any [`Reader`]: with `uring` many pages at a time past
+//! the page cache. There is no global state; several pools live in one process, and drop releases everything.
+//!
+//! Durability: what was changed is in memory until [`Handle::flush`] (written) or [`Handle::sync`] (on the device). A
+//! page that could not be written stays dirty and in memory; the error is told by the next flush or sync.
+
+mod fill;
+mod method;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use crate::access::Reader;
+use crate::error::{Error, Result};
+use crate::files::Extent;
+use crate::sys::page_state::Refused;
+use crate::sys::pages::{Exclusive, Optimistic, PageMemory, Shared};
+use crate::units::Bytes;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+pub use method::METHOD;
+
+/// How a pool is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// Memory for pages, kept to a batch.
+    pub budget: Bytes,
+    /// Bytes of a page: a power of two from 4 KiB to 2 MiB.
+    pub page: Bytes,
+    /// Pages evicted at once; their flushes of other processors' TLBs are shared.
+    pub batch: u32,
+}
+
+impl Default for PoolOptions {
+    fn default() -> PoolOptions {
+        PoolOptions { budget: Bytes::mib(64), page: Bytes::kib(4), batch: 256 }
+    }
+}
+
+/// A pool; clones are the same one.
+#[derive(Clone)]
+pub struct Pool {
+    shared: Arc<Inner>,
+}
+
+struct Inner {
+    memory: PageMemory,
+    /// Bytes of the files; the last page may be cut short.
+    length: u64,
+    options: PoolOptions,
+    /// Pages the budget holds.
+    room: u64,
+    /// Pages in memory, or about to be.
+    resident: AtomicU64,
+    /// Of these, dirty ones: while there are none, pages can be evicted without writing.
+    dirty: AtomicU64,
+    /// Where the clock stands.
+    hand: AtomicU64,
+    metrics: Counts,
+    /// The first write that failed since it was last told.
+    failed: Mutex<Option<Error>>,
+}
+
+#[derive(Default)]
+struct Counts {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    evicted: AtomicU64,
+    written: AtomicU64,
+    drop_calls: AtomicU64,
+}
+
+/// What a pool did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Pages found in memory.
+    pub hits: u64,
+    /// Pages read.
+    pub misses: u64,
+    /// Pages evicted.
+    pub evicted: u64,
+    /// Pages written.
+    pub written: u64,
+    /// Calls that gave memory back.
+    pub drop_calls: u64,
+    /// Pages in memory now.
+    pub resident: u64,
+}
+
+/// A thread's way to a pool: the pool, and a reader of its own to fill and write pages by.
+pub struct Handle {
+    pool: Pool,
+    reader: Box<dyn Reader>,
+}
+
+impl Pool {
+    /// A pool over `length` bytes that handles' readers bring.
+    ///
+    /// Errors: Invalid (a page size or a budget that cannot be used), Io (no address space).
+    pub fn new(length: u64, options: PoolOptions) -> Result<Pool> {
+        let page = options.page.0;
+        if page > 2 << 20 {
+            return Err(Error::Invalid(format!("page={}: legal is a power of two from 4k to 2m", options.page)));
+        }
+        let memory = PageMemory::new(length.div_ceil(page.max(1)), page as usize)?;
+        let room = options.budget.0 / page;
+        if room < 16 || options.batch == 0 {
+            return Err(Error::Invalid(format!(
+                "budget={}: a pool needs 16 pages of {} at least, and a batch of 1",
+                options.budget, options.page
+            )));
+        }
+        let shared = Inner {
+            memory,
+            length,
+            options,
+            room,
+            resident: AtomicU64::new(0),
+            dirty: AtomicU64::new(0),
+            hand: AtomicU64::new(0),
+            metrics: Counts::default(),
+            failed: Mutex::new(None),
+        };
+        Ok(Pool { shared: Arc::new(shared) })
+    }
+
+    /// A handle whose pages come and go through `reader`: one over the same bytes for all handles.
+    pub fn handle(&self, reader: Box<dyn Reader>) -> Handle {
+        Handle { pool: self.clone(), reader }
+    }
+
+    /// Bytes of a page.
+    pub fn page(&self) -> usize {
+        self.shared.memory.page()
+    }
+
+    /// Pages of the files.
+    pub fn pages(&self) -> u64 {
+        self.shared.memory.count()
+    }
+
+    /// What was done so far.
+    pub fn metrics(&self) -> Metrics {
+        let Counts { hits, misses, evicted, written, drop_calls } = &self.shared.metrics;
+        let [hits, misses, evicted, written, drop_calls] =
+            [hits, misses, evicted, written, drop_calls].map(|count| count.load(Ordering::Relaxed));
+        let resident = self.shared.resident.load(Ordering::Relaxed);
+        Metrics { hits, misses, evicted, written, drop_calls, resident }
+    }
+
+    /// The page for reading without holding it, if it is in memory: the cheapest way, for values that are checked.
+    ///
+    /// What was read counts only where [`Optimistic::is_undisturbed`] says so afterwards; else read again.
+    #[inline]
+    pub fn peek(&self, number: u64) -> std::result::Result<Optimistic<'_>, Refused> {
+        self.shared.memory.optimistic(number)
+    }
+
+    /// The page for reading, held in memory, if it is there.
+    #[inline]
+    pub fn try_pin(&self, number: u64) -> std::result::Result<Shared<'_>, Refused> {
+        self.shared.memory.share(number)
+    }
+}
+
+impl Handle {
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The page for reading, held in memory; read first where it is not there.
+    ///
+    /// Errors: Invalid (past the end; every page of the budget is held), what the reader says.
+    pub fn pin(&mut self, number: u64) -> Result<Shared<'_>> {
+        self.check(number)?;
+        fill::pin(&self.pool.shared, self.reader.as_mut(), number)
+    }
+
+    /// Reads these pages where they are not in memory, many at a time. They may be evicted again before they are used.
+    ///
+    /// Errors: as [`pin`](Handle::pin).
+    pub fn fetch(&mut self, pages: &[u64]) -> Result<()> {
+        pages.iter().try_for_each(|number| self.check(*number))?;
+        pages
+            .chunks(self.pool.shared.chunk())
+            .try_for_each(|chunk| fill::fetch(&self.pool.shared, self.reader.as_mut(), chunk))
+    }
+
+    /// Lets `change` set the bytes of a page, which nobody else holds meanwhile; read first where it is not there. The
+    /// page is dirty afterwards.
+    ///
+    /// Errors: as [`pin`](Handle::pin).
+    pub fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
+        self.check(number)?;
+        let mut held = fill::lock(&self.pool.shared, self.reader.as_mut(), number, fill::Content::Needed)?;
+        Ok(self.pool.shared.changed(&mut held, change))
+    }
+
+    /// The same where every byte of the page will be set, so that it need not be read.
+    ///
+    /// Errors: as [`pin`](Handle::pin).
+    pub fn replace<T>(&mut self, number: u64, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
+        self.check(number)?;
+        let mut held = fill::lock(&self.pool.shared, self.reader.as_mut(), number, fill::Content::Replaced)?;
+        Ok(self.pool.shared.changed(&mut held, change))
+    }
+
+    /// Writes every page that is dirty now. Written is not durable: see [`sync`](Handle::sync).
+    ///
+    /// Errors: the first write that failed since this was last told; its pages stay dirty and in memory.
+    pub fn flush(&mut self) -> Result<()> {
+        write::flush(&self.pool.shared, self.reader.as_mut())
+    }
+
+    /// Returns when everything changed so far is on the device.
+    ///
+    /// Errors: as [`flush`](Handle::flush), and what making it durable says.
+    pub fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        self.reader.sync()
+    }
+
+    fn check(&self, number: u64) -> Result<()> {
+        let pages = self.pool.pages();
+        if number < pages {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("there is no page {number}; there are {pages}")))
+    }
+}
+
+impl Inner {
+    /// The bytes of a page in the files.
+    fn extent(&self, number: u64) -> Extent {
+        let page = self.memory.page() as u64;
+        let offset = number * page;
+        Extent { offset, length: page.min(self.length - offset) as usize }
+    }
+
+    /// Pages fetched at once at most: several threads must find room for theirs.
+    fn chunk(&self) -> usize {
+        (self.room / 8).clamp(1, 4096) as usize
+    }
+
+    fn changed<T>(&self, held: &mut Exclusive<'_>, change: impl FnOnce(&mut [u8]) -> T) -> T {
+        let length = self.extent(held.number()).length;
+        let done = change(&mut held[..length]);
+        held.set_filled();
+        if !held.is_dirty() {
+            held.set_dirty(true);
+            self.dirty.fetch_add(1, Ordering::Relaxed);
+        }
+        done
+    }
+
+    fn count(&self, what: fn(&Counts) -> &AtomicU64, by: u64) {
+        what(&self.metrics).fetch_add(by, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,356 @@
+//! Looks for the law of the accesses: sequential, strided, several strides interleaved, forwards or backwards; each
+//! thread has a detector of its own. Where there is none, it says nothing and soon stops looking.
+//!
+//! Three accesses at equal distances among the last few are a candidate, whatever came between them; a candidate whose
+//! predictions come true is a stream, and reads ahead, a little at first. Random accesses of a large file form equal
+//! distances by chance about once in a thousand, and never go on. Kin of Leap (ATC 2020), which takes the majority
+//! of the last differences; equal distances also separate columns that are interleaved.
+
+use crate::error::Result;
+use crate::files::Extent;
+use crate::params::{Given, Params};
+use crate::prefetch::streams::{self, Stream};
+use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::units::Bytes;
+
+pub(super) const POLICY: Policy = Policy {
+    name: "learned",
+    summary: "finds sequential, strided and interleaved orders and reads ahead of them; silent on random ones",
+    // The kernel's read-ahead would bring what lies between the rows, and guess on random orders.
+    underneath: &[("advice", "random")],
+    by: By::Caller,
+    budget: Ahead::Bytes(8 << 20),
+    params: LearnedParams::declared,
+    start: Some(start),
+};
+
+crate::params! {
+    /// When and how far.
+    struct LearnedParams {
+        /// Rows ahead of a stride; 128 keep a disk busy that takes 64 requests, with room for delays.
+        depth: u32 = 128,
+        /// Bytes ahead of a sequential order; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
+        window: Bytes = Bytes::mib(4),
+        /// Predictions that must come true before anything is read ahead; 2 after the three accesses that show a law.
+        confidence: u32 = 2,
+    }
+}
+
+/// Accesses among which equal distances are looked for: interleaved streams are found up to half as many.
+const HISTORY: usize = 48;
+
+/// Laws on trial at the same time.
+const CANDIDATES: usize = 64;
+
+/// Laws that one access can suggest besides those that repeat in time: several, for columns of a row form equal
+/// distances, too.
+const SUGGESTIONS: usize = 2;
+
+/// Streams read ahead of at the same time; the one longest unused makes room.
+const STREAMS: usize = 16;
+
+/// Accesses after which a stream that had none of them may be given up.
+const IDLE: u64 = 1024;
+
+/// Accesses without any prediction come true after which the detector rests, and its first rest; rests then double.
+const FRUITLESS: u32 = 64;
+const FIRST_REST: u32 = 256;
+const LONGEST_REST: u32 = 2048;
+
+/// Rows of a sequential stream: what is announced at least.
+const SEQUENTIAL_ROW: u64 = 64 << 10;
+
+/// Rows ahead at first.
+const FIRST_REACH: u64 = 4;
+
+/// Confidence at which a wasteful policy stays, and what it may waste: a row for so many used, after the first few.
+const MOST_CONFIDENCE: u32 = 64;
+const USED_PER_WASTED: u64 = 16;
+const WASTE_ALLOWED: u64 = 32;
+
+struct Learned {
+    params: LearnedParams,
+    scene: Scene,
+    /// The last accesses' offsets, a ring.
+    history: [u64; HISTORY],
+    /// Accesses put into the history so far.
+    seen: usize,
+    candidates: Vec<Candidate>,
+    /// The one used last comes last.
+    streams: Vec<Stream>,
+    run: Run,
+    /// Accesses observed while not resting.
+    now: u64,
+    /// Predictions that must come true now.
+    confidence: u32,
+    /// Rows read ahead and visited, or given up.
+    used: u64,
+    wasted: u64,
+    rest: Rest,
+}
+
+/// A law on trial.
+#[derive(Clone, Copy)]
+struct Candidate {
+    last: u64,
+    stride: i64,
+    /// Predictions that came true.
+    hits: u32,
+}
+
+/// Accesses that begin where the one before ended, or on the page after: sequential, with records of any length.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    /// The page that the last access ended on.
+    page: u64,
+    /// Pages gone over so.
+    pages: u32,
+}
+
+/// Looking costs; where nothing is found, the detector looks only now and then.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// Accesses since a prediction came true.
+    fruitless: u32,
+    /// Accesses to let pass.
+    left: u32,
+    /// How long the next rest is.
+    next: u32,
+}
+
+impl Rest {
+    const NONE: Rest = Rest { fruitless: 0, left: 0, next: FIRST_REST };
+
+    /// Notes an access without success; whether the detector begins to rest.
+    fn fails(&mut self) -> bool {
+        self.fruitless += 1;
+        let tired = self.fruitless >= FRUITLESS;
+        if tired {
+            *self = Rest { fruitless: 0, left: self.next, next: (self.next * 2).min(LONGEST_REST) };
+        }
+        tired
+    }
+}
+
+fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
+    let params = LearnedParams::from_given(given)?;
+    let settings = params.given();
+    Ok((Box::new(Learned::new(params, scene.clone())), settings))
+}
+
+impl Learned {
+    fn new(params: LearnedParams, scene: Scene) -> Learned {
+        let confidence = params.confidence;
+        Learned {
+            params,
+            scene,
+            history: [0; HISTORY],
+            seen: 0,
+            candidates: Vec::with_capacity(CANDIDATES),
+            streams: Vec::with_capacity(STREAMS),
+            run: Run::default(),
+            now: 0,
+            confidence,
+            used: 0,
+            wasted: 0,
+            rest: Rest::NONE,
+        }
+    }
+
+    /// Whether a stream goes on with this access; it is the last of the list then.
+    #[inline]
+    fn follow(&mut self, offset: u64) -> bool {
+        // Exactly the next row of one before nearly that of another, and the one used last before the others.
+        let exact = self.streams.iter().rposition(|stream| stream.is_next(offset));
+        let found = exact.or_else(|| self.streams.iter().rposition(|stream| stream.rows_to(offset).is_some()));
+        let Some(at) = found else { return false };
+        let stream = &mut self.streams[at];
+        self.used += stream.advance(offset).map_or(0, |rows| rows.min(1));
+        stream.touched = self.now;
+        if stream.is_broken() {
+            let gone = self.streams.remove(at);
+            self.give_up(&gone);
+            return false;
+        }
+        if at + 1 != self.streams.len() {
+            self.streams[at..].rotate_left(1);
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn look(&mut self, extent: Extent) {
+        let come_true = self.try_candidates(extent);
+        if come_true.is_some() {
+            self.rest = Rest::NONE;
+        } else if self.rest.fails() {
+            self.forget();
+            return;
+        }
+        match come_true {
+            Some(stream) if stream.hits >= self.confidence => self.begin(stream, extent),
+            _ => self.suggest(extent.offset),
+        }
+        self.history[self.seen % HISTORY] = extent.offset;
+        self.seen += 1;
+    }
+
+    /// Moves the candidates that predicted this access; the one with the most predictions come true.
+    fn try_candidates(&mut self, extent: Extent) -> Option<Candidate> {
+        let offset = extent.offset;
+        let mut best: Option<Candidate> = None;
+        for candidate in &mut self.candidates {
+            if candidate.last.checked_add_signed(candidate.stride) == Some(offset) {
+                candidate.last = offset;
+                candidate.hits += 1;
+                if best.is_none_or(|best| best.hits < candidate.hits) {
+                    best = Some(*candidate);
+                }
+            }
+        }
+        let run = self.run.goes_on(extent).map(|pages| Candidate { last: offset, stride: 4096, hits: pages });
+        // A run of pages needs three of them where a candidate has three behind it.
+        run.filter(|run| run.hits >= self.confidence + 3).or(best)
+    }
+
+    /// Reads ahead of `law` from `extent` on.
+    fn begin(&mut self, law: Candidate, extent: Extent) {
+        self.candidates.retain(|other| other.last != law.last);
+        self.run = Run::default();
+        self.make_room();
+        let is_dense = law.stride > 0 && law.stride as u64 <= extent.length as u64 + self.scene.gap;
+        self.streams.push(if is_dense {
+            let end = (extent.offset + extent.length as u64).next_multiple_of(4096);
+            let few = SEQUENTIAL_ROW.min(self.scene.budget / 8).max(extent.length as u64);
+            let row = few.next_multiple_of(4096);
+            // The row that ends here counts as visited. Before the file's begin it wraps, and so do all differences.
+            Stream::new(end.wrapping_sub(row), row as i64, row as usize, FIRST_REACH)
+        } else {
+            Stream::new(extent.offset, law.stride, extent.length, FIRST_REACH)
+        });
+        self.streams.last_mut().expect("just pushed").touched = self.now;
+    }
+
+    /// Gives up streams that were not met for long: they would keep their share of the budget.
+    fn make_room(&mut self) {
+        let oldest = self.now.saturating_sub(IDLE);
+        while self.streams.first().is_some_and(|first| first.touched < oldest || self.streams.len() == STREAMS) {
+            let gone = self.streams.remove(0);
+            self.give_up(&gone);
+        }
+    }
+
+    /// Rows read ahead of a stream that ended were wasted; where that is often so, more has to come true first.
+    fn give_up(&mut self, stream: &Stream) {
+        self.wasted += stream.unvisited(self.scene.length);
+        if self.wasted * USED_PER_WASTED > self.used + WASTE_ALLOWED * USED_PER_WASTED {
+            self.confidence = (self.confidence.max(1) * 2).min(MOST_CONFIDENCE);
+            (self.used, self.wasted) = (0, 0);
+        }
+    }
+
+    /// Makes candidates of the equal distances that end at `offset`.
+    fn suggest(&mut self, offset: u64) {
+        let known = self.seen.min(HISTORY);
+        // Equal distances at equal times, as columns that are read in turn have them: hardly ever chance.
+        for period in 1..=known / 2 {
+            let (middle, first) = (self.back(period), self.back(2 * period));
+            if offset.wrapping_sub(middle) == middle.wrapping_sub(first) {
+                self.propose(offset, offset.wrapping_sub(middle) as i64);
+            }
+        }
+        // Equal distances at any times: streams among other accesses. The latest first.
+        let mut left = SUGGESTIONS;
+        for back in 1..=known {
+            let middle = self.back(back);
+            let stride = offset.wrapping_sub(middle) as i64;
+            let Some(first) = middle.checked_add_signed(stride.wrapping_neg()) else { continue };
+            if self.history[..known].contains(&first) && self.propose(offset, stride) {
+                left -= 1;
+                if left == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The offset of `back` accesses ago.
+    fn back(&self, back: usize) -> u64 {
+        self.history[(self.seen - back) % HISTORY]
+    }
+
+    /// Puts a law on trial; false where it is already, or is none.
+    fn propose(&mut self, last: u64, stride: i64) -> bool {
+        if stride == 0 || self.candidates.iter().any(|it| it.last == last && it.stride == stride) {
+            return false;
+        }
+        if self.candidates.len() == CANDIDATES {
+            let fewest = self.candidates.iter().map(|it| it.hits).min().unwrap_or(0);
+            let oldest = self.candidates.iter().position(|it| it.hits == fewest).unwrap_or(0);
+            self.candidates.remove(oldest);
+        }
+        self.candidates.push(Candidate { last, stride, hits: 0 });
+        true
+    }
+
+    /// Begins anew: what was seen before a rest says nothing about what comes after it.
+    fn forget(&mut self) {
+        self.candidates.clear();
+        self.seen = 0;
+        self.run = Run::default();
+        for gone in std::mem::take(&mut self.streams) {
+            self.give_up(&gone);
+        }
+    }
+}
+
+impl Run {
+    /// Pages gone over, where `extent` goes on from the one before.
+    fn goes_on(&mut self, extent: Extent) -> Option<u32> {
+        let (first, last) = (extent.offset / 4096, (extent.offset + extent.length as u64 - 1) / 4096);
+        let goes_on = first == self.page || first == self.page + 1;
+        let pages = if goes_on { self.pages + (last - self.page).min(1) as u32 } else { 0 };
+        *self = Run { page: last, pages };
+        goes_on.then_some(pages)
+    }
+}
+
+impl Predictor for Learned {
+    #[inline]
+    fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
+        if self.rest.left > 0 {
+            self.rest.left -= 1;
+            return;
+        }
+        if extent.length == 0 {
+            return;
+        }
+        self.now += 1;
+        let streams = self.streams.len();
+        if self.follow(extent.offset) {
+            self.rest = Rest::NONE;
+        } else {
+            self.look(extent);
+            if self.streams.len() <= streams {
+                return;
+            }
+        }
+        self.want(wanted);
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(Learned::new(self.params.clone(), self.scene.clone())))
+    }
+}
+
+impl Learned {
+    #[inline]
+    fn want(&mut self, wanted: &mut Vec<Extent>) {
+        let Some(stream) = self.streams.last() else { return };
+        let depth = match stream.is_dense() {
+            true => self.params.window.0 / stream.stride.unsigned_abs(),
+            false => u64::from(self.params.depth),
+        };
+        streams::want_last(&mut self.streams, depth, &self.scene, wanted);
+    }
+}

@@ -1,0 +1,384 @@
+//! What every policy must do; a new one passes these without a line of its own. The bytes that readers show with each
+//! policy are checked by the spec of the access methods.
+
+use crate::access::{Reader, Urgency, Visitor};
+use crate::error::{Error, Result};
+use crate::files::Extent;
+use crate::methods;
+use crate::params::{Given, Switch};
+use crate::prefetch::around::Hints;
+use crate::prefetch::cached::Cached;
+use crate::prefetch::merge::Merge;
+use crate::prefetch::{self, ALL, By, Policy, Predictor, Prefetching, Scene, Start, named};
+use crate::test_files::{PAGE, TestFile};
+use proptest::prelude::*;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+const SCENE: Scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 4096 };
+
+/// The policies that decide something, with what starts them.
+fn starts() -> impl Iterator<Item = (&'static Policy, Start)> {
+    ALL.iter().copied().filter_map(|policy| Some((policy, policy.start?)))
+}
+
+fn started(name: &str, given: &str) -> Box<dyn Predictor> {
+    (named(name).unwrap().start.unwrap())(&SCENE, &given.parse().unwrap()).unwrap().0
+}
+
+/// What a predictor wanted at each access.
+fn follow(predictor: &mut dyn Predictor, extents: &[Extent]) -> Vec<Vec<Extent>> {
+    predictor.announced(extents);
+    let observe = |extent: &Extent| {
+        let mut wanted = Vec::new();
+        predictor.observe(*extent, &mut wanted);
+        wanted
+    };
+    extents.iter().map(observe).collect()
+}
+
+fn pages(extent: &Extent) -> impl Iterator<Item = u64> + use<> {
+    extent.offset / 4096..=(extent.offset + extent.length as u64 - 1) / 4096
+}
+
+fn blocks(offsets: impl IntoIterator<Item = u64>) -> Vec<Extent> {
+    offsets.into_iter().map(|offset| Extent { offset, length: PAGE }).collect()
+}
+
+fn random(count: usize, mut state: u64) -> Vec<Extent> {
+    let draw = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % (SCENE.length / 4096) * 4096
+    };
+    blocks(std::iter::repeat_with(draw).take(count))
+}
+
+/// Pages visited that were wanted before, and pages wanted that were never visited.
+fn found_and_wasted(extents: &[Extent], wanted: &[Vec<Extent>]) -> (usize, usize) {
+    let (mut known, mut found, visited) = (HashSet::new(), 0, extents.iter().flat_map(pages).collect::<HashSet<_>>());
+    for (extent, wanted) in extents.iter().zip(wanted) {
+        found += usize::from(pages(extent).all(|page| known.contains(&page)));
+        known.extend(wanted.iter().flat_map(pages));
+    }
+    (found, known.difference(&visited).count())
+}
+
+fn learn(extents: &[Extent]) -> (usize, usize) {
+    let wanted = follow(started("learned", "").as_mut(), extents);
+    found_and_wasted(extents, &wanted)
+}
+
+#[test]
+fn an_unknown_policy_is_named_with_those_there_are() {
+    let error = named("psychic").err().unwrap();
+
+    assert_eq!(
+        error.to_string(),
+        "there is no policy \"psychic\"; there are none, window, whole, populate, strided, learned, thread, trace"
+    );
+}
+
+#[test]
+fn an_unknown_parameter_is_refused_by_every_policy() {
+    let file = TestFile::on_disk(PAGE);
+    let mmap = methods::named("mmap").unwrap();
+    for policy in ALL {
+        let given = Given::none().with("policy", policy.name).with("wings", 2);
+
+        let refused = prefetch::open(mmap, file.target(false), &given).err().unwrap().to_string();
+
+        assert!(refused.contains("\"wings\"") && refused.contains("budget"), "{}: {refused}", policy.name);
+    }
+}
+
+#[test]
+fn a_method_that_finds_nothing_read_ahead_takes_no_policy() {
+    let file = TestFile::on_disk(PAGE);
+    let given = Given::none().with("policy", "learned");
+
+    let refused = prefetch::open(methods::named("direct").unwrap(), file.target(false), &given).err().unwrap();
+
+    assert!(refused.to_string().contains("mmap, pread"), "{refused}");
+}
+
+#[test]
+fn no_parameter_of_a_policy_hides_one_of_a_method() {
+    for method in prefetch::METHODS.iter().map(|name| methods::named(name).unwrap()) {
+        for policy in ALL {
+            let params = prefetch::params(method, &Given::none().with("policy", policy.name)).unwrap();
+            let names: HashSet<&str> = params.iter().map(|param| param.name).collect();
+
+            assert_eq!(names.len(), params.len(), "{} around {}", policy.name, method.name);
+        }
+    }
+}
+
+#[test]
+fn the_settings_in_force_are_told_with_what_the_policy_chose() {
+    let file = TestFile::on_disk(PAGE);
+    let mmap = methods::named("mmap").unwrap();
+    let opened = |given: &str| prefetch::open(mmap, file.target(false), &given.parse().unwrap()).unwrap().settings;
+
+    assert_eq!(
+        opened("policy=strided,depth=7").to_string(),
+        "advice=random,align=page,budget=8m,by=caller,depth=7,gap=4k,length=0,policy=strided,populate=none,\
+         release=off,share=shared,stride=256k"
+    );
+    assert_eq!(opened("policy=learned,advice=normal").get("advice"), Some("normal"));
+}
+
+#[test]
+fn threads_have_experience_of_their_own() {
+    let mut one = started("learned", "");
+    let mut other = one.sibling().unwrap();
+    let taught = follow(one.as_mut(), &blocks((0..50).map(|row| row * 65536)));
+
+    let silent = follow(other.as_mut(), &blocks([50 * 65536, 51 * 65536]));
+
+    assert!(taught.iter().flatten().count() > 50);
+    assert_eq!(silent.iter().flatten().count(), 0);
+}
+
+#[test]
+fn nothing_is_read_ahead_before_two_predictions_came_true() {
+    let wanted = follow(started("learned", "").as_mut(), &blocks((0..6).map(|row| row * 65536)));
+
+    let first = wanted.iter().position(|wanted| !wanted.is_empty());
+
+    assert_eq!(first, Some(4), "three accesses are a law, the fourth and the fifth confirm it");
+}
+
+#[test]
+fn random_accesses_make_the_detector_silent() {
+    for seed in 0..200 {
+        let wanted = follow(started("learned", "").as_mut(), &random(20_000, seed));
+
+        let pages = wanted.iter().flatten().flat_map(pages).count();
+
+        assert!(pages <= 20, "seed {seed}: {pages} pages of 20 000 random accesses");
+    }
+}
+
+#[test]
+fn after_an_order_ends_in_randomness_the_detector_is_silent_at_once() {
+    let mut extents = blocks((0..1000).map(|row| row * 262_144));
+    extents.extend(random(10_000, 7));
+
+    let wanted = follow(started("learned", "").as_mut(), &extents);
+
+    assert!(wanted[1000..].iter().flatten().count() <= 20);
+}
+
+#[test]
+fn an_order_that_begins_after_randomness_is_found() {
+    let mut extents = random(10_000, 7);
+    extents.extend(blocks((0..16_000).map(|row| row * 65_536)));
+
+    let (found, wasted) = learn(&extents);
+
+    assert!(found > 13_000 && wasted < 140, "{found} found, {wasted} wasted");
+}
+
+#[test]
+fn a_sequence_from_the_beginning_of_the_file_is_read_ahead_from_there() {
+    let (found, wasted) = learn(&blocks((0..2000).map(|page| page * 4096)));
+
+    assert!(found >= 1995 && wasted <= 256, "{found} found, {wasted} wasted: the budget is 256 pages");
+}
+
+#[test]
+fn a_sequence_of_records_of_many_lengths_is_sequential() {
+    let mut offset = 10_000u64;
+    let records = (0..20_000u64).map(|n| {
+        let length = 24 + (n * 7919 % 3000) as usize;
+        offset += length as u64;
+        Extent { offset: offset - length as u64, length }
+    });
+
+    let (found, wasted) = learn(&records.collect::<Vec<_>>());
+
+    assert!(found > 19_900 && wasted <= 1100, "{found} found, {wasted} wasted");
+}
+
+#[test]
+fn equally_spaced_columns_waste_little() {
+    // Eight fields of 4 KiB, 32 KiB apart, of rows of 1 MiB: inside the row they look like a stride, too.
+    let extents = blocks((0..1000u64).flat_map(|row| (0..8).map(move |field| row * (1 << 20) + field * 32768)));
+
+    let (found, wasted) = learn(&extents);
+
+    assert!(found > 7_000 && wasted < 400, "{found} found, {wasted} wasted of 8 000");
+}
+
+proptest! {
+    #[test]
+    fn any_stride_is_found_within_a_dozen_rows(
+        stride in 8193i64..3_000_000, forward: bool, start in 0u64..SCENE.length, length in 1usize..8192,
+    ) {
+        let stride = if forward { stride } else { -stride };
+        let rows = (0..).map_while(|row| start.checked_add_signed(row * stride).filter(|at| *at < SCENE.length));
+        let extents: Vec<Extent> = rows.take(2000).map(|offset| Extent { offset, length }).collect();
+
+        let (found, wasted) = learn(&extents);
+
+        prop_assert!(found + 12 >= extents.len(), "{found} of {}", extents.len());
+        prop_assert!(wasted <= 3 * 130, "{wasted} wasted: rows beyond the last one visited");
+    }
+
+    #[test]
+    fn interleaved_strides_are_told_apart(
+        columns in prop::collection::btree_set(0u64..60, 1..12), stride in 65u64..300, order: u64,
+    ) {
+        let mut columns: Vec<u64> = columns.into_iter().collect();
+        let turn = order as usize % columns.len();
+        columns.rotate_left(turn);
+        let extents = blocks((0..400).flat_map(|row| columns.iter().map(move |column| (row * stride + column) * 4096)));
+
+        let (found, wasted) = learn(&extents);
+
+        prop_assert!(found * 100 >= extents.len() * 85, "{found} of {} found", extents.len());
+        prop_assert!(wasted <= 130 * columns.len() + 64, "{wasted} wasted");
+    }
+
+    #[test]
+    fn streams_are_found_among_random_accesses(stride in 3u64..200, seed: u64) {
+        let rows = blocks((0..2000).map(|row| row * stride * 4096 % SCENE.length));
+        let extents: Vec<Extent> = rows.iter().zip(random(2000, seed)).flat_map(|(row, other)| [*row, other]).collect();
+
+        let (found, _) = learn(&extents);
+
+        prop_assert!(found >= 1900, "{found} of 2000");
+    }
+
+    #[test]
+    fn no_policy_has_more_bytes_ahead_than_its_budget(
+        offsets in prop::collection::vec(0u64..64, 1..200), stride in 1u64..100, budget in 0u64..40,
+    ) {
+        let scene = Scene { length: 1 << 26, budget: budget * 4096, gap: 0 };
+        let regular = (0..400).map(|row| row * stride * 4096 % scene.length);
+        let extents = blocks(regular.chain(offsets.into_iter().map(|page| page * 4096)));
+        for (policy, start) in starts().filter(|(policy, _)| policy.name != "trace") {
+            let given = if policy.name == "strided" { Given::none().with("stride", stride * 4096) } else { Given::none() };
+            let (mut predictor, _) = start(&scene, &given).unwrap();
+            predictor.announced(&extents);
+            let mut wanted = Vec::new();
+            for extent in &extents {
+                wanted.clear();
+                predictor.observe(*extent, &mut wanted);
+                let bytes: u64 = wanted.iter().map(|extent| extent.length as u64).sum();
+                // Whole steps along with the visits, whose bytes it may announce anew.
+                prop_assert!(bytes <= scene.budget + extent.length as u64, "{}: {bytes} at once", policy.name);
+            }
+        }
+    }
+
+    #[test]
+    fn no_order_upsets_a_policy(
+        extents in prop::collection::vec((any::<u64>(), 1usize..100_000), 0..200),
+        near in prop::collection::vec((0u64..100_000, 1usize..10_000), 0..200),
+    ) {
+        let extents: Vec<Extent> = extents.iter().chain(&near)
+            .map(|&(offset, length)| Extent { offset: offset.min(u64::MAX / 4), length }).collect();
+        for (_, start) in starts().filter(|(policy, _)| policy.name != "trace") {
+            let (mut predictor, _) = start(&SCENE, &Given::none()).unwrap();
+            follow(predictor.as_mut(), &extents);
+        }
+    }
+}
+
+/// A reader without bytes that notes the hints it gets.
+#[derive(Clone, Default)]
+struct Noting {
+    will_need: Arc<Mutex<Vec<Extent>>>,
+    done_with: Arc<Mutex<Vec<Extent>>>,
+    refuses: bool,
+}
+
+impl Reader for Noting {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        for index in 0..extents.len() {
+            let _ = visitor.see(index, &[]);
+        }
+        Ok(())
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {
+        self.will_need.lock().unwrap().extend_from_slice(extents);
+        if self.refuses { Err(Error::Invalid("no such advice".to_owned())) } else { Ok(()) }
+    }
+
+    fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
+        self.done_with.lock().unwrap().extend_from_slice(extents);
+        Ok(())
+    }
+}
+
+fn around(reader: &Noting, by: By, release: Switch) -> Prefetching {
+    let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
+    let hints = Hints { merge, cached: Cached::unknown(), by, release };
+    Prefetching::new(reader.sibling().unwrap(), started("strided", "stride=64k,depth=4"), hints).unwrap()
+}
+
+#[test]
+fn hints_reach_the_reader_from_both_kinds_of_thread() {
+    for by in [By::Caller, By::Helper] {
+        let reader = Noting::default();
+        let mut prefetching = around(&reader, by, Switch::Off);
+
+        prefetching.visit(&blocks([0, 65536]), &mut |_: usize, _: &[u8]| {}).unwrap();
+        let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while reader.will_need.lock().unwrap().len() < 5 && std::time::Instant::now() < limit {
+            std::thread::yield_now();
+        }
+
+        let offsets: Vec<u64> = reader.will_need.lock().unwrap().iter().map(|extent| extent.offset).collect();
+        assert_eq!(offsets, [65536, 131_072, 196_608, 262_144, 327_680], "{by:?}");
+    }
+}
+
+#[test]
+fn what_was_visited_is_let_go_where_asked() {
+    let reader = Noting::default();
+    let extents = blocks((0..1000).map(|page| page * 4096));
+
+    around(&reader, By::Caller, Switch::On).visit(&extents, &mut |_: usize, _: &[u8]| {}).unwrap();
+
+    let released: usize = reader.done_with.lock().unwrap().iter().map(|extent| extent.length).sum();
+    assert!((700 * PAGE..1000 * PAGE).contains(&released), "{released}: the last page stays, it may be shared");
+}
+
+#[test]
+fn a_hint_that_fails_is_an_error_of_the_visit() {
+    let reader = Noting { refuses: true, ..Noting::default() };
+    let mut prefetching = around(&reader, By::Caller, Switch::Off);
+    let mut seen = 0;
+
+    let visited = prefetching.visit(&blocks([0, 65536]), &mut |_: usize, _: &[u8]| seen += 1);
+
+    assert!(matches!(visited, Err(Error::Invalid(_))), "{visited:?}");
+    assert_eq!(seen, 2, "after everything was shown");
+}
+
+#[test]
+fn only_the_pages_of_the_rows_are_read() {
+    let file = TestFile::on_disk(1024 * PAGE);
+    file.file().sync_all().unwrap();
+    let rows = blocks((0..64).map(|row| row * 16 * PAGE as u64));
+    for policy in ["policy=learned", "policy=strided,stride=64k", "policy=thread"] {
+        for method in ["mmap", "pread"] {
+            crate::sys::cache::fadvise(file.file(), 0, 0, crate::sys::cache::FileAdvice::DontNeed).unwrap();
+            let given = policy.parse::<Given>().unwrap();
+            let mut opened = prefetch::open(methods::named(method).unwrap(), file.target(false), &given).unwrap();
+
+            opened.reader.visit(&rows, &mut |_: usize, bytes: &[u8]| assert_ne!(bytes[0], 0)).unwrap();
+            drop(opened);
+
+            let resident = crate::sys::cache::resident(file.file(), 0, file.length() as u64).unwrap();
+            assert_eq!(resident.0, 64 * PAGE as u64, "{method} {policy}");
+        }
+    }
+}

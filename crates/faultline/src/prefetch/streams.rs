@@ -1,0 +1,177 @@
+//! An arithmetic progression of accesses, and how far ahead of it is read.
+
+use crate::files::Extent;
+use crate::prefetch::Scene;
+
+/// Rows that may be left out between two accesses of a stream without ending it: a filter skips some.
+const SKIPPED_ROWS: u64 = 4;
+
+/// Rows of equal distance, visited one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Stream {
+    /// Where the last visited row begins.
+    pub last: u64,
+    /// From one row to the next; negative backwards, never zero.
+    pub stride: i64,
+    /// Bytes wanted of each row, at most the stride.
+    pub length: usize,
+    /// Rows wanted beyond the last visited one.
+    ahead: u64,
+    /// Rows to want beyond the last visited one, now; it grows while predictions come true.
+    reach: u64,
+    /// Rows met, and rows left out between them.
+    met: u64,
+    skipped: u64,
+    /// When it was last met, in its owner's count.
+    pub touched: u64,
+}
+
+impl Stream {
+    /// A stream that wants `reach` rows ahead at first.
+    pub fn new(last: u64, stride: i64, length: usize, reach: u64) -> Stream {
+        let length = length.min(stride.unsigned_abs() as usize);
+        Stream { last, stride, length, ahead: 0, reach, met: 0, skipped: 0, touched: 0 }
+    }
+
+    /// Whether `offset` is where the next row begins.
+    #[inline]
+    pub fn is_next(&self, offset: u64) -> bool {
+        offset.wrapping_sub(self.last) as i64 == self.stride
+    }
+
+    /// Whether its rows are contiguous: a sequence rather than a stride.
+    pub fn is_dense(&self) -> bool {
+        self.length as u64 == self.stride.unsigned_abs()
+    }
+
+    /// Whether more rows were left out than met, so that it is no law after all.
+    pub fn is_broken(&self) -> bool {
+        self.skipped > self.met + 2 * SKIPPED_ROWS
+    }
+
+    /// Whether an access at `offset` belongs to it; if so, the stream moves there. How many rows it moved.
+    #[inline]
+    pub fn advance(&mut self, offset: u64) -> Option<u64> {
+        let rows = self.rows_to(offset)?;
+        self.last = self.last.wrapping_add_signed(self.stride * rows as i64);
+        self.ahead = self.ahead.saturating_sub(rows);
+        self.met += rows.min(1);
+        self.skipped += rows.saturating_sub(1);
+        Some(rows)
+    }
+
+    #[inline]
+    pub fn rows_to(&self, offset: u64) -> Option<u64> {
+        let delta = offset.wrapping_sub(self.last) as i64;
+        if delta == self.stride {
+            return Some(1);
+        }
+        // Too far even for rows left out: the common case of a foreign access, without a division.
+        let stride = self.stride.unsigned_abs();
+        // What was read ahead of a sequence may be entered anywhere; at a stride a far row is more likely chance.
+        let most = if self.is_dense() { SKIPPED_ROWS.max(self.ahead) } else { SKIPPED_ROWS } + 1;
+        if delta.unsigned_abs() > stride.saturating_mul(most) {
+            return None;
+        }
+        let rows = if self.stride > 0 { delta.div_euclid(self.stride) } else { -delta.div_euclid(-self.stride) };
+        let within = delta.rem_euclid(self.stride.abs());
+        let is_row = rows >= 0 && rows as u64 <= most && within < self.length as i64;
+        is_row.then_some(rows as u64)
+    }
+
+    /// Puts the rows up to the reach into `wanted`, where enough are missing to be worth a call; the reach then doubles,
+    /// up to `most` rows. Rows outside `space` bytes are not wanted.
+    pub fn want(&mut self, most: u64, space: u64, wanted: &mut Vec<Extent>) {
+        let reach = self.reach.min(most);
+        if !self.is_short_of(reach) {
+            return;
+        }
+        let rows = (self.ahead + 1..=reach).map_while(|row| self.row(row, space));
+        wanted.extend(rows);
+        self.ahead = reach;
+        self.reach = (reach * 2).min(most);
+    }
+
+    /// Whether enough rows are missing to be worth a call: a quarter of a stride's, half of a sequence's, whose rows are
+    /// long and read in order by the device as well.
+    #[inline]
+    fn is_short_of(&self, reach: u64) -> bool {
+        let step = if self.is_dense() { reach / 2 } else { reach / 4 };
+        self.ahead + step.max(1) <= reach
+    }
+
+    /// Rows wanted, inside the space, and not visited.
+    pub fn unvisited(&self, space: u64) -> u64 {
+        (1..=self.ahead).map_while(|row| self.row(row, space)).count() as u64
+    }
+
+    fn row(&self, row: u64, space: u64) -> Option<Extent> {
+        // Wraps where the last row began before the file, as that of a sequence does, or where the next would.
+        let offset = self.last.wrapping_add_signed(self.stride.checked_mul(i64::try_from(row).ok()?)?);
+        (offset < space).then_some(Extent { offset, length: self.length })
+    }
+
+    /// Bytes read for each row: whole pages.
+    pub fn row_bytes(&self) -> u64 {
+        let pages = self.length.div_ceil(4096).max(1) as u64 * 4096;
+        if self.stride.unsigned_abs() < 4096 { self.stride.unsigned_abs().max(1) } else { pages }
+    }
+}
+
+/// Lets the last of `streams` want up to `depth` rows, as far as its share of the budget and what the others left allow.
+#[inline]
+pub(super) fn want_last(streams: &mut [Stream], depth: u64, scene: &Scene, wanted: &mut Vec<Extent>) {
+    let share = scene.budget / streams.len().max(1) as u64;
+    let Some((stream, others)) = streams.split_last_mut() else { return };
+    let reach = stream.reach.min(depth);
+    if !stream.is_short_of(reach) {
+        return;
+    }
+    let taken: u64 = others.iter().map(|other| other.ahead * other.row_bytes()).sum();
+    let room = share.min(scene.budget.saturating_sub(taken));
+    // The row that is being visited counts, where rows are visited in parts.
+    let begun = u64::from(stream.is_dense());
+    stream.want(depth.min((room / stream.row_bytes()).saturating_sub(begun)), scene.length, wanted);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_may_be_left_out_and_read_in_parts_but_not_left() {
+        let mut stream = Stream::new(100_000, 10_000, 4096, 4);
+
+        assert_eq!(stream.advance(110_000), Some(1));
+        assert_eq!(stream.advance(112_000), Some(0), "inside the row");
+        assert_eq!(stream.advance(140_000), Some(3), "two rows left out");
+        assert_eq!(stream.advance(145_000), None, "between two rows");
+        assert_eq!(stream.advance(130_000), None, "back");
+        assert_eq!(stream.advance(10_000_000), None, "far away");
+    }
+
+    #[test]
+    fn a_stream_runs_backwards_as_well() {
+        let mut stream = Stream::new(100_000, -10_000, 4096, 2);
+        let mut wanted = Vec::new();
+
+        assert_eq!(stream.advance(90_000), Some(1));
+        assert_eq!(stream.advance(71_000), Some(2), "inside the row at 70 000");
+        assert_eq!(stream.advance(80_000), None);
+        stream.want(8, 1 << 20, &mut wanted);
+        let offsets: Vec<u64> = wanted.iter().map(|extent| extent.offset).collect();
+
+        assert_eq!(offsets, [60_000, 50_000]);
+    }
+
+    #[test]
+    fn nothing_is_wanted_outside_the_space() {
+        let mut stream = Stream::new(30_000, 10_000, 4096, 8);
+        let mut wanted = Vec::new();
+
+        stream.want(8, 55_000, &mut wanted);
+
+        assert_eq!(wanted.iter().map(|extent| extent.offset).collect::<Vec<_>>(), [40_000, 50_000]);
+        assert_eq!(stream.unvisited(55_000), 2);
+    }
+}

@@ -1,0 +1,125 @@
+//! The same place of every row, at a stride that the user knows: a column of a row-oriented file (SOURCES S4.column).
+
+use crate::error::{Error, Result};
+use crate::files::Extent;
+use crate::params::{Given, Params};
+use crate::prefetch::streams::{self, Stream};
+use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::units::Bytes;
+
+pub(super) const POLICY: Policy = Policy {
+    name: "strided",
+    summary: "the same bytes of the next rows, at a stride that is given",
+    // Read-ahead would bring the bytes between the rows.
+    underneath: &[("advice", "random")],
+    by: By::Caller,
+    budget: Ahead::Bytes(8 << 20),
+    params: StridedParams::declared,
+    start: Some(start),
+};
+
+/// Columns followed at the same time; one that was longest unused makes room.
+const COLUMNS: usize = 16;
+
+crate::params! {
+    /// The rows.
+    struct StridedParams {
+        /// Bytes from one row to the next; 256 KiB is beyond what read-ahead can bridge.
+        stride: Bytes = Bytes::kib(256),
+        /// Bytes wanted of each row; 0 is as many as each access has.
+        length: Bytes = Bytes(0),
+        /// Rows ahead of the last access; 128 keep a disk busy that takes 64 requests, with room for delays.
+        depth: u32 = 128,
+    }
+}
+
+struct Strided {
+    params: StridedParams,
+    scene: Scene,
+    /// The one used last comes last.
+    columns: Vec<Stream>,
+}
+
+fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
+    let params = StridedParams::from_given(given)?;
+    if params.stride.0 == 0 || params.length.0 > params.stride.0 || params.stride.0 > i64::MAX as u64 {
+        let StridedParams { stride, length, depth: _ } = &params;
+        return Err(Error::Invalid(format!("length={length},stride={stride}: rows have at most the stride's bytes")));
+    }
+    let settings = params.given();
+    Ok((Box::new(Strided { params, scene: scene.clone(), columns: Vec::new() }), settings))
+}
+
+impl Strided {
+    /// Moves the column that `extent` continues, or a new one, to the end of the list.
+    fn find_column(&mut self, extent: Extent) {
+        let StridedParams { stride, length, depth } = &self.params;
+        let length = if length.0 == 0 { extent.length } else { length.0 as usize };
+        match self.columns.iter_mut().position(|column| column.advance(extent.offset).is_some()) {
+            Some(at) => self.columns[at..].rotate_left(1),
+            None => {
+                if self.columns.len() == COLUMNS {
+                    self.columns.remove(0);
+                }
+                self.columns.push(Stream::new(extent.offset, stride.0 as i64, length, u64::from(*depth)));
+            }
+        }
+    }
+}
+
+impl Predictor for Strided {
+    fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
+        self.find_column(extent);
+        streams::want_last(&mut self.columns, u64::from(self.params.depth), &self.scene, wanted);
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(Strided { params: self.params.clone(), scene: self.scene.clone(), columns: Vec::new() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(given: &str, offsets: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let scene = Scene { length: 1 << 24, budget: 1 << 20, gap: 0 };
+        let (mut strided, _) = start(&scene, &given.parse().unwrap()).unwrap();
+        let mut wanted = Vec::new();
+        for offset in offsets {
+            strided.observe(Extent { offset, length: 100 }, &mut wanted);
+        }
+        wanted.iter().map(|extent| extent.offset).collect()
+    }
+
+    #[test]
+    fn the_next_rows_are_wanted_from_the_first_access_on() {
+        assert_eq!(wanted("stride=64k,depth=3", [500]), [66_036, 131_572, 197_108]);
+    }
+
+    #[test]
+    fn every_row_is_wanted_once() {
+        let rows = wanted("stride=64k,depth=8", (0..100).map(|row| row * 65536));
+
+        assert_eq!(rows, (1..108).map(|row| row * 65536).collect::<Vec<u64>>()[..rows.len()]);
+        assert!(rows.len() >= 105);
+    }
+
+    #[test]
+    fn columns_have_rows_of_their_own() {
+        let mut both = wanted("stride=64k,depth=4", (0..20).flat_map(|row| [row * 65536, row * 65536 + 30_000]));
+        both.sort_unstable();
+
+        assert!(both.windows(2).all(|pair| pair[0] < pair[1]), "{both:?}");
+        assert!(both.iter().all(|offset| [0, 30_000].contains(&(offset % 65536))));
+    }
+
+    #[test]
+    fn rows_longer_than_the_stride_are_refused() {
+        let scene = Scene { length: 1 << 24, budget: 1 << 20, gap: 0 };
+
+        let error = start(&scene, &"stride=4k,length=8k".parse().unwrap()).err().unwrap();
+
+        assert!(error.to_string().contains("at most the stride"), "{error}");
+    }
+}

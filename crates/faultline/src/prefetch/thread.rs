@@ -1,0 +1,103 @@
+//! A helper that runs ahead over the extents of the visit itself: where the program says what it will read, nothing has
+//! to be guessed. It gives any order, random ones too, the queue depth that a mapping lacks.
+
+use crate::error::Result;
+use crate::files::Extent;
+use crate::params::{Given, Params};
+use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+
+pub(super) const POLICY: Policy = Policy {
+    name: "thread",
+    summary: "a helper runs ahead over the extents given to the visit, whatever their order",
+    underneath: &[("advice", "random")],
+    by: By::Helper,
+    budget: Ahead::Bytes(8 << 20),
+    params: ThreadParams::declared,
+    start: Some(start),
+};
+
+crate::params! {
+    /// How far ahead.
+    struct ThreadParams {
+        /// Extents ahead; 128 saturate a fast disk with room for delays of the helper.
+        ahead: u32 = 128,
+    }
+}
+
+struct Thread {
+    ahead: usize,
+    budget: u64,
+    list: Vec<Extent>,
+    /// The extent visited now, and the first one not yet wanted.
+    position: usize,
+    edge: usize,
+    /// Bytes between these two.
+    bytes: u64,
+}
+
+fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
+    let params = ThreadParams::from_given(given)?;
+    let ThreadParams { ahead } = &params;
+    Ok((Box::new(Thread::new(*ahead as usize, scene.budget)), params.given()))
+}
+
+impl Thread {
+    fn new(ahead: usize, budget: u64) -> Thread {
+        Thread { ahead, budget, list: Vec::new(), position: 0, edge: 0, bytes: 0 }
+    }
+
+    fn step(&mut self) {
+        if self.edge > self.position {
+            self.bytes -= self.list[self.position].length as u64;
+        } else {
+            self.edge = self.position + 1;
+        }
+        self.position += 1;
+    }
+}
+
+impl Predictor for Thread {
+    fn announced(&mut self, extents: &[Extent]) {
+        self.list.clear();
+        self.list.extend_from_slice(extents);
+        (self.position, self.edge, self.bytes) = (0, 0, 0);
+    }
+
+    fn observe(&mut self, _extent: Extent, wanted: &mut Vec<Extent>) {
+        self.step();
+        let until = self.list.len().min(self.position + self.ahead);
+        // A quarter at a time, so that a call is made for many; at the end of the list what is left.
+        if until.saturating_sub(self.edge) < self.ahead.div_ceil(4) && until < self.list.len() {
+            return;
+        }
+        while self.edge < until && self.bytes + self.list[self.edge].length as u64 <= self.budget {
+            wanted.push(self.list[self.edge]);
+            self.bytes += self.list[self.edge].length as u64;
+            self.edge += 1;
+        }
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(Thread::new(self.ahead, self.budget)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_extent_but_the_first_is_wanted_once_before_its_visit() {
+        let extents: Vec<Extent> = (0..500).map(|n| Extent { offset: n * 7919 % 500 * 4096, length: 4096 }).collect();
+        let mut thread = Thread::new(16, 1 << 20);
+        let mut wanted = Vec::new();
+
+        thread.announced(&extents);
+        for (index, extent) in extents.iter().enumerate() {
+            thread.observe(*extent, &mut wanted);
+            assert!(wanted.len() >= (index + 1).min(499) && wanted.len() <= index + 16);
+        }
+
+        assert_eq!(wanted, extents[1..]);
+    }
+}

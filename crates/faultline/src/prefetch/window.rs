@@ -1,0 +1,98 @@
+//! So many bytes ahead of the last access, whatever the order: for programs that know that they read front to back.
+
+use crate::error::Result;
+use crate::files::Extent;
+use crate::params::{Given, Params};
+use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::units::Bytes;
+
+pub(super) const POLICY: Policy = Policy {
+    name: "window",
+    summary: "a window of bytes ahead of the last access: sequential reading, announced",
+    underneath: &[("advice", "random")],
+    by: By::Caller,
+    budget: Ahead::Bytes(8 << 20),
+    params: WindowParams::declared,
+    start: Some(start),
+};
+
+crate::params! {
+    /// How far ahead.
+    struct WindowParams {
+        /// Bytes ahead; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
+        window: Bytes = Bytes::mib(4),
+    }
+}
+
+struct Window {
+    bytes: u64,
+    /// End of the last access.
+    position: u64,
+    /// End of what was wanted.
+    edge: u64,
+}
+
+fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
+    let params = WindowParams::from_given(given)?;
+    let WindowParams { window } = &params;
+    Ok((Box::new(Window::new(window.0.min(scene.budget))), params.given()))
+}
+
+impl Window {
+    fn new(bytes: u64) -> Window {
+        Window { bytes, position: 0, edge: 0 }
+    }
+}
+
+impl Predictor for Window {
+    fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
+        let end = extent.offset + extent.length as u64;
+        let is_near = end + self.bytes >= self.position && end <= self.edge;
+        if !is_near {
+            (self.position, self.edge) = (end, end);
+        }
+        self.position = self.position.max(end);
+        // Half a window at a time: few calls, and the device never runs dry.
+        let until = self.position + self.bytes;
+        if self.edge + self.bytes / 2 <= until && self.edge < until {
+            wanted.push(Extent { offset: self.edge, length: (until - self.edge) as usize });
+            self.edge = until;
+        }
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(Window::new(self.bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_moves_by_halves() {
+        let mut window = Window::new(8192);
+        let mut wanted = Vec::new();
+
+        let ends: Vec<Vec<(u64, usize)>> = (0..4)
+            .map(|block| {
+                window.observe(Extent { offset: block * 4096, length: 4096 }, &mut wanted);
+                wanted.drain(..).map(|extent| (extent.offset, extent.length)).collect()
+            })
+            .collect();
+
+        assert_eq!(ends, [vec![(4096, 8192)], vec![(12288, 4096)], vec![(16384, 4096)], vec![(20480, 4096)]]);
+    }
+
+    #[test]
+    fn the_same_block_again_wants_nothing_again() {
+        let mut window = Window::new(1 << 20);
+        let mut wanted = Vec::new();
+        window.observe(Extent { offset: 0, length: 4096 }, &mut wanted);
+        wanted.clear();
+
+        window.observe(Extent { offset: 0, length: 4096 }, &mut wanted);
+
+        assert!(wanted.is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! The state of a page of a buffer pool, in one word: who holds it, whether it is dirty, and a version (after vmcache,
+//! Leis et al., SIGMOD 2023, section 3.2).
+//!
+//! | bits | meaning |
+//! | --- | --- |
+//! | 0–7 | 0 free, 1–252 so many readers, 253 one writer, 254 marked by the clock, 255 evicted |
+//! | 8 | changed since it was last written |
+//! | 9–63 | version: grows each time a writer lets go |
+//!
+//! Pure transitions over any atomic word, so that a model checker can run them with its own.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An atomic word; loom has its own.
+pub trait Word {
+    /// Reads.
+    fn load(&self, order: Ordering) -> u64;
+    /// Writes.
+    fn store(&self, value: u64, order: Ordering);
+    /// Replaces `current` by `new`, or tells what is there.
+    fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64>;
+}
+
+impl Word for AtomicU64 {
+    #[inline]
+    fn load(&self, order: Ordering) -> u64 {
+        AtomicU64::load(self, order)
+    }
+    #[inline]
+    fn store(&self, value: u64, order: Ordering) {
+        AtomicU64::store(self, value, order);
+    }
+    #[inline]
+    fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64> {
+        AtomicU64::compare_exchange(self, current, new, success, Ordering::Relaxed)
+    }
+}
+
+const FREE: u64 = 0;
+const MOST_READERS: u64 = 252;
+const WRITER: u64 = 253;
+const MARKED: u64 = 254;
+const EVICTED: u64 = 255;
+
+const STATE: u64 = 0xff;
+const DIRTY: u64 = 1 << 8;
+const VERSION: u64 = 1 << 9;
+
+/// The word of a page that was never read.
+pub const NEW: u64 = EVICTED;
+
+/// Why a page could not be had at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Somebody holds it; try again.
+    Busy,
+    /// It is not in memory.
+    Evicted,
+}
+
+/// What a writer found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Locked {
+    /// The page's bytes are not there; they have to be read, or let go as evicted again.
+    pub was_evicted: bool,
+    /// It was changed since it was last written.
+    pub dirty: bool,
+}
+
+/// What a writer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// A page that all may use.
+    Free,
+    /// The same, with the former writer as its first reader.
+    Reading,
+    /// Nothing.
+    Evicted,
+}
+
+/// What the clock sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Not in memory, or held: nothing for the clock.
+    Skip,
+    /// In memory and used since the clock last came.
+    Used,
+    /// In memory and not used since.
+    Marked,
+}
+
+/// Becomes the only holder, whether the page is in memory or not.
+pub fn lock(word: &impl Word) -> Result<Locked, Refused> {
+    let found = word.load(Ordering::Relaxed);
+    match found & STATE {
+        FREE | MARKED | EVICTED => lock_from(word, found),
+        _ => Err(Refused::Busy),
+    }
+}
+
+/// The same, only where the clock marked the page and nobody has used it since.
+pub fn lock_marked(word: &impl Word) -> Result<Locked, Refused> {
+    let found = word.load(Ordering::Relaxed);
+    if found & STATE == MARKED { lock_from(word, found) } else { Err(Refused::Busy) }
+}
+
+/// The same, only where the page is in memory, free and dirty.
+pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
+    let found = word.load(Ordering::Relaxed);
+    match (found & STATE, found & DIRTY) {
+        (FREE | MARKED, DIRTY) => lock_from(word, found),
+        (EVICTED, _) | (_, 0) => Err(Refused::Evicted),
+        _ => Err(Refused::Busy),
+    }
+}
+
+fn lock_from(word: &impl Word, found: u64) -> Result<Locked, Refused> {
+    // Acquire: what the last holder did is seen.
+    match word.compare_exchange(found, found & !STATE | WRITER, Ordering::Acquire) {
+        Ok(_) => Ok(Locked { was_evicted: found & STATE == EVICTED, dirty: found & DIRTY != 0 }),
+        Err(_) => Err(Refused::Busy),
+    }
+}
+
+/// Lets go as the writer.
+pub fn unlock(word: &impl Word, leave: Leave, dirty: bool) {
+    let state = match leave {
+        Leave::Free => FREE,
+        Leave::Reading => 1,
+        Leave::Evicted => EVICTED,
+    };
+    // Nobody else changes the word of a page with a writer.
+    let version = (word.load(Ordering::Relaxed) & !(STATE | DIRTY)).wrapping_add(VERSION);
+    word.store(version | if dirty { DIRTY } else { 0 } | state, Ordering::Release);
+}
+
+/// Becomes one of the readers of a page in memory.
+#[inline]
+pub fn share(word: &impl Word) -> Result<(), Refused> {
+    let found = word.load(Ordering::Relaxed);
+    let readers = match found & STATE {
+        FREE | MARKED => 1,
+        EVICTED => return Err(Refused::Evicted),
+        readers if readers < MOST_READERS => readers + 1,
+        _ => return Err(Refused::Busy),
+    };
+    match word.compare_exchange(found, found & !STATE | readers, Ordering::Acquire) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Refused::Busy),
+    }
+}
+
+/// Lets go as a reader.
+#[inline]
+pub fn unshare(word: &impl Word) {
+    let mut found = word.load(Ordering::Relaxed);
+    loop {
+        debug_assert!((1..=MOST_READERS).contains(&(found & STATE)), "not a reader");
+        // Release: a later writer comes after our reads.
+        match word.compare_exchange(found, found - 1, Ordering::Release) {
+            Ok(_) => return,
+            Err(now) => found = now,
+        }
+    }
+}
+
+/// Begins to read without holding: the version to be checked afterwards.
+#[inline]
+pub fn begin(word: &impl Word) -> Result<u64, Refused> {
+    let found = word.load(Ordering::Acquire);
+    match found & STATE {
+        WRITER => Err(Refused::Busy),
+        EVICTED => Err(Refused::Evicted),
+        MARKED => match word.compare_exchange(found, found & !STATE | FREE, Ordering::Acquire) {
+            Ok(_) => Ok(found & !(STATE | DIRTY)),
+            Err(_) => Err(Refused::Busy),
+        },
+        _ => Ok(found & !(STATE | DIRTY)),
+    }
+}
+
+/// Whether what was read since [`begin`] was the page's, undisturbed. The caller puts an acquire fence before it.
+#[inline]
+pub fn is_undisturbed(word: &impl Word, version: u64) -> bool {
+    let now = word.load(Ordering::Relaxed);
+    now & !(STATE | DIRTY) == version && !matches!(now & STATE, WRITER | EVICTED)
+}
+
+/// The clock's hand comes by: a page in use is marked, and evicted the next time unless somebody used it.
+pub fn pass(word: &impl Word) -> Seen {
+    let found = word.load(Ordering::Relaxed);
+    match found & STATE {
+        MARKED => Seen::Marked,
+        FREE => {
+            let _ = word.compare_exchange(found, found & !STATE | MARKED, Ordering::Relaxed);
+            Seen::Used
+        }
+        _ => Seen::Skip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dirty_page_stays_dirty_until_its_writer_says_otherwise() {
+        let word = AtomicU64::new(NEW);
+        assert_eq!(lock(&word), Ok(Locked { was_evicted: true, dirty: false }));
+        unlock(&word, Leave::Free, true);
+        assert_eq!(lock_dirty(&word), Ok(Locked { was_evicted: false, dirty: true }));
+        assert_eq!(lock(&word), Err(Refused::Busy));
+        unlock(&word, Leave::Free, false);
+        assert_eq!(lock_dirty(&word), Err(Refused::Evicted));
+        assert_eq!((pass(&word), pass(&word)), (Seen::Used, Seen::Marked));
+        let version = begin(&word).unwrap();
+        assert!(is_undisturbed(&word, version));
+        assert_eq!(lock_marked(&word), Err(Refused::Busy), "it was used since it was marked");
+    }
+}

@@ -1,0 +1,346 @@
+//! Memory of pages that come and go: one reserved address range, a state word for each page, and guards that make the
+//! bytes safe to reach (after vmcache, Leis et al., SIGMOD 2023).
+#![allow(unsafe_code)]
+
+use crate::error::{Error, Result};
+use crate::sys::advice::{self, Advice};
+use crate::sys::map::Mapping;
+use crate::sys::page_state::{self as state, Leave, Refused, Seen};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Ranges dropped by one call; more would be refused (UIO_MAXIOV).
+const RANGES: usize = 512;
+
+/// A range of pages; none takes memory until it is filled.
+pub struct PageMemory {
+    memory: Mapping,
+    words: Box<[AtomicU64]>,
+    page: usize,
+}
+
+/// A page that this holder alone has. Let go on drop: free for all, or evicted again where it was and nothing was put in.
+pub struct Exclusive<'m> {
+    memory: &'m PageMemory,
+    number: u64,
+    dirty: bool,
+    /// Its bytes are the page's.
+    filled: bool,
+}
+
+/// Pages next to each other that nobody changes or evicts while this lives.
+pub struct Shared<'m> {
+    memory: &'m PageMemory,
+    first: u64,
+    count: u64,
+}
+
+/// A page that is read without holding it: what was read counts only once [`Optimistic::is_undisturbed`] says so.
+#[derive(Clone, Copy)]
+pub struct Optimistic<'m> {
+    word: &'m AtomicU64,
+    bytes: *const u8,
+    length: usize,
+    version: u64,
+}
+
+impl PageMemory {
+    /// Address space for `count` pages of `page` bytes (a power of two, 4096 or more), and 8 bytes of state for each.
+    ///
+    /// Errors: Invalid (page), Io (no address space).
+    pub fn new(count: u64, page: usize) -> Result<PageMemory> {
+        if !page.is_power_of_two() || page < 4096 {
+            return Err(Error::Invalid(format!("page={page}: legal is a power of two of 4096 or more")));
+        }
+        let memory = Mapping::reserve(count as usize * page)?;
+        // Huge pages would take memory that no page of ours is filled in; pages of that size may use them.
+        let advice = if page < crate::sys::map::HUGE_PAGE { Advice::NoHugePage } else { Advice::HugePage };
+        // Refused where the kernel has no huge pages, which is as well.
+        let _ = advice::madvise(&memory, 0, memory.length(), advice);
+        let words = (0..count).map(|_| AtomicU64::new(state::NEW)).collect();
+        Ok(PageMemory { memory, words, page })
+    }
+
+    /// Bytes of a page.
+    pub fn page(&self) -> usize {
+        self.page
+    }
+
+    /// Pages.
+    pub fn count(&self) -> u64 {
+        self.words.len() as u64
+    }
+
+    fn word(&self, number: u64) -> &AtomicU64 {
+        &self.words[number as usize]
+    }
+
+    /// The only holder of a page, in memory or not ([`Exclusive::is_filled`]).
+    pub fn lock(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
+        state::lock(self.word(number)).map(|locked| self.exclusive(number, locked))
+    }
+
+    /// The same of a page that the clock marked and nobody used since.
+    pub fn lock_marked(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
+        state::lock_marked(self.word(number)).map(|locked| self.exclusive(number, locked))
+    }
+
+    /// The same of a page that is dirty.
+    pub fn lock_dirty(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
+        state::lock_dirty(self.word(number)).map(|locked| self.exclusive(number, locked))
+    }
+
+    fn exclusive(&self, number: u64, locked: state::Locked) -> Exclusive<'_> {
+        // Readers without a hold must see the lock before what is written under it.
+        fence(Ordering::Release);
+        Exclusive { memory: self, number, dirty: locked.dirty, filled: !locked.was_evicted }
+    }
+
+    /// A reader of a page in memory.
+    #[inline]
+    pub fn share(&self, number: u64) -> std::result::Result<Shared<'_>, Refused> {
+        state::share(self.word(number))?;
+        Ok(Shared { memory: self, first: number, count: 1 })
+    }
+
+    /// The page for reading without holding it.
+    #[inline]
+    pub fn optimistic(&self, number: u64) -> std::result::Result<Optimistic<'_>, Refused> {
+        let word = self.word(number);
+        let version = state::begin(word)?;
+        let bytes = self.memory.as_ptr().wrapping_add(number as usize * self.page);
+        Ok(Optimistic { word, bytes, length: self.page, version })
+    }
+
+    /// The clock's hand comes by.
+    pub fn pass(&self, number: u64) -> Seen {
+        state::pass(self.word(number))
+    }
+
+    /// Takes the memory of these pages back, and their content with it, in as few calls as the kernel allows. Returns
+    /// the number of calls.
+    ///
+    /// Errors: Io; then the pages are free, with their content.
+    pub fn evict(&self, mut pages: Vec<Exclusive<'_>>) -> Result<u64> {
+        let ranges: Vec<(usize, usize)> =
+            pages.iter().map(|held| (held.number as usize * self.page, self.page)).collect();
+        let mut calls = 0;
+        for ranges in ranges.chunks(RANGES) {
+            calls += 1;
+            let all = ranges.len() * self.page;
+            if advice::process_madvise_dont_need(&self.memory, ranges).is_ok_and(|dropped| dropped == all) {
+                continue;
+            }
+            // Before Linux 6.14, or interrupted half-way: dropping twice harms nobody.
+            for (at, length) in ranges {
+                calls += 1;
+                advice::madvise(&self.memory, *at, *length, Advice::DontNeed)?;
+            }
+        }
+        for held in &mut pages {
+            held.filled = false;
+            held.dirty = false;
+        }
+        Ok(calls)
+    }
+}
+
+impl<'m> Exclusive<'m> {
+    /// Which page.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether its bytes are the page's; if not, they are whatever was left there.
+    pub fn is_filled(&self) -> bool {
+        self.filled
+    }
+
+    /// Its bytes are the page's now.
+    pub fn set_filled(&mut self) {
+        self.filled = true;
+    }
+
+    /// Whether it was changed since it was last written.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// It is changed, or written.
+    pub fn set_dirty(&mut self, dirty: bool) {
+        self.dirty = dirty;
+    }
+
+    /// Lets others read it, with this holder as the first of them.
+    pub fn share(self) -> Shared<'m> {
+        let held = std::mem::ManuallyDrop::new(self);
+        state::unlock(held.memory.word(held.number), Leave::Reading, held.dirty);
+        Shared { memory: held.memory, first: held.number, count: 1 }
+    }
+
+    fn at(&self) -> usize {
+        self.number as usize * self.memory.page
+    }
+}
+
+impl Deref for Exclusive<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: inside the reserved range; the state word says that this guard alone holds the page.
+        unsafe { std::slice::from_raw_parts(self.memory.memory.as_ptr().add(self.at()), self.memory.page) }
+    }
+}
+
+impl DerefMut for Exclusive<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed exclusively. Readers without a hold read volatile and check the word afterwards.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.memory.as_mut_ptr().add(self.at()), self.memory.page) }
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        let leave = if self.filled { Leave::Free } else { Leave::Evicted };
+        state::unlock(self.memory.word(self.number), leave, self.dirty && self.filled);
+    }
+}
+
+impl<'m> Shared<'m> {
+    /// Holds the page after the last one, too: the bytes of both lie next to each other.
+    pub fn extend(&mut self, next: Shared<'m>) {
+        assert!(next.first == self.first + self.count, "pages that are not neighbours");
+        let next = std::mem::ManuallyDrop::new(next);
+        self.count += next.count;
+    }
+}
+
+impl Deref for Shared<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        let page = self.memory.page;
+        // SAFETY: inside the reserved range; the state words say that the pages are neither changed nor evicted.
+        unsafe {
+            let begin = self.memory.memory.as_ptr().add(self.first as usize * page);
+            std::slice::from_raw_parts(begin, self.count as usize * page)
+        }
+    }
+}
+
+impl Drop for Shared<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        for number in self.first..self.first + self.count {
+            state::unshare(self.memory.word(number));
+        }
+    }
+}
+
+impl Optimistic<'_> {
+    /// The word at `at` of the page, as it may be half-way through a change.
+    ///
+    /// Panics past the end, or where `at` is not a multiple of 8.
+    #[inline]
+    pub fn word(&self, at: usize) -> u64 {
+        assert!(at.is_multiple_of(8) && at < self.length, "a word past the end of its page, or across words");
+        // SAFETY: inside the reserved range and aligned. Read volatile, as another thread may write it or the kernel
+        // drop it (it then reads as zeros): the value is used only where the state word proves neither happened.
+        unsafe { self.bytes.add(at).cast::<u64>().read_volatile() }
+    }
+
+    /// `N` words from `at` on, as [`word`](Optimistic::word), with one check for all.
+    ///
+    /// Panics past the end, or where `at` is not a multiple of 8.
+    #[inline]
+    pub fn words<const N: usize>(&self, at: usize) -> [u64; N] {
+        assert!(
+            at.is_multiple_of(8) && N * 8 <= self.length && at <= self.length - N * 8,
+            "words past the end of a page"
+        );
+        // SAFETY: as for one word.
+        std::array::from_fn(|index| unsafe { self.bytes.add(at + index * 8).cast::<u64>().read_volatile() })
+    }
+
+    /// Whether everything read so far was the page's, undisturbed.
+    #[inline]
+    pub fn is_undisturbed(&self) -> bool {
+        fence(Ordering::Acquire);
+        state::is_undisturbed(self.word, self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(memory: &PageMemory, number: u64, value: u8) {
+        let mut held = memory.lock(number).unwrap();
+        held.fill(value);
+        held.set_filled();
+    }
+
+    #[test]
+    fn a_page_is_evicted_until_it_is_filled() {
+        let memory = PageMemory::new(4, 4096).unwrap();
+        assert!(matches!(memory.share(1), Err(Refused::Evicted)));
+        drop(memory.lock(1).unwrap());
+        assert!(matches!(memory.share(1), Err(Refused::Evicted)), "locked and let go without bytes");
+
+        filled(&memory, 1, 7);
+
+        assert_eq!(memory.share(1).unwrap()[..], [7; 4096]);
+    }
+
+    #[test]
+    fn holders_exclude_each_other_and_readers_do_not() {
+        let memory = PageMemory::new(1, 4096).unwrap();
+        filled(&memory, 0, 1);
+        let (one, other) = (memory.share(0).unwrap(), memory.share(0).unwrap());
+        assert!(matches!(memory.lock(0), Err(Refused::Busy)));
+        drop((one, other));
+
+        let held = memory.lock(0).unwrap();
+
+        assert!(matches!(memory.share(0), Err(Refused::Busy)));
+        assert!(matches!(memory.optimistic(0), Err(Refused::Busy)));
+        drop(held);
+    }
+
+    #[test]
+    fn neighbours_are_one_slice() {
+        let memory = PageMemory::new(3, 4096).unwrap();
+        (0..3).for_each(|number| filled(&memory, number, number as u8 + 1));
+        let mut shared = memory.share(0).unwrap();
+        shared.extend(memory.share(1).unwrap());
+
+        assert_eq!((shared.len(), shared[4095], shared[4096]), (8192, 1, 2));
+        drop(shared);
+        assert!(memory.lock(0).is_ok() && memory.lock(1).is_ok());
+    }
+
+    #[test]
+    fn evicted_pages_give_their_memory_back_in_one_call() {
+        let memory = PageMemory::new(64, 4096).unwrap();
+        (0..64).for_each(|number| filled(&memory, number, 9));
+        let held = (0..64).map(|number| memory.lock(number).unwrap()).collect();
+
+        let calls = memory.evict(held).unwrap();
+
+        assert!(calls == 1 || calls == 65, "{calls} calls for 64 pages");
+        assert!((0..64).all(|number| matches!(memory.share(number), Err(Refused::Evicted))));
+        assert!(memory.lock(5).unwrap().iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_reading_without_a_hold_is_undone_by_a_change() {
+        let memory = PageMemory::new(1, 4096).unwrap();
+        filled(&memory, 0, 3);
+        let seen = memory.optimistic(0).unwrap();
+        assert_eq!(seen.word(8), 0x0303_0303_0303_0303);
+        assert!(seen.is_undisturbed());
+
+        memory.lock(0).unwrap().fill(4);
+
+        assert!(!seen.is_undisturbed());
+    }
+}
