@@ -9,6 +9,7 @@ use crate::sys::cache::FileAdvice;
 use crate::sys::direct::Alignment;
 use crate::sys::read;
 use crate::sys::ring::{self, Operation, Queue, QueueOptions, Transfer};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -34,6 +35,12 @@ crate::params! {
         register: Switch = Switch::On,
     }
 }
+
+/// Bytes of slots beyond the depth, for transfers that have ended and were not seen yet.
+const SPARE_BYTES: usize = 4 << 20;
+
+/// Transfers seen between two looks for others that have ended.
+const LOOK: usize = 4;
 
 /// Shared by the readers of all threads; each has a queue of its own.
 struct Files {
@@ -91,14 +98,17 @@ fn buffered(target: Arc<Target>) -> Result<DirectFiles> {
 
 impl Uring {
     fn new(files: Arc<Files>, slot: usize) -> Result<(Uring, Option<String>)> {
+        let slot = slot.next_multiple_of(4096);
+        let spare = (SPARE_BYTES / slot).clamp(1, files.params.depth as usize);
         let options = QueueOptions {
             depth: files.params.depth,
-            slot: slot.next_multiple_of(4096),
+            slots: files.params.depth + spare as u32,
+            slot,
             register: files.params.register.is_on(),
         };
         let (queue, note) = Queue::new(&files.direct.files, options)?;
-        let depth = options.depth as usize;
-        Ok((Uring { files, queue, work: vec![Work::default(); depth], free: (0..depth).rev().collect() }, note))
+        let slots = options.slots as usize;
+        Ok((Uring { files, queue, work: vec![Work::default(); slots], free: (0..slots).rev().collect() }, note))
     }
 
     /// Makes slots fit the longest extent, rounded out, and the queue belong to this thread.
@@ -162,20 +172,21 @@ impl Uring {
         mut complete: impl FnMut(&Uring, usize) -> ControlFlow<()>,
         failed: impl Fn(&Work, std::io::Error) -> Error,
     ) -> Result<()> {
-        let (mut next, mut in_flight) = (0, 0usize);
+        let (mut next, mut in_flight) = (0, 0);
         let mut supply = ControlFlow::Continue(());
         let mut error = None;
+        let mut arrived = VecDeque::with_capacity(self.work.len());
         let mut ended = Vec::with_capacity(self.work.len());
-        let batch = self.files.params.batch;
+        let UringParams { depth, batch, .. } = self.files.params;
         loop {
             let mut pushed = 0;
-            while next < count && supply.is_continue() && !self.free.is_empty() {
-                // The last batch is sent with the call that waits.
+            while next < count && supply.is_continue() && in_flight < depth {
+                // The last batch is sent with the call that waits or looks.
                 if pushed == batch {
                     self.queue.submit()?;
                     pushed = 0;
                 }
-                let slot = self.free.pop().unwrap_or_default();
+                let Some(slot) = self.free.pop() else { break };
                 match begin(self, slot, next).and_then(|flow| self.push(slot, operation).map(|()| flow)) {
                     Ok(flow) => supply = flow,
                     Err(first) => {
@@ -189,29 +200,32 @@ impl Uring {
                 in_flight += 1;
                 pushed += 1;
             }
-            if in_flight == 0 {
-                return error.map_or(Ok(()), Err);
+            let take = |slot, result| ended.push((slot, result));
+            match (arrived.len(), in_flight) {
+                (0, 0) => return error.map_or(Ok(()), Err),
+                (0, _) => self.queue.submit_and_wait(take)?,
+                (unseen, _) if pushed > 0 || unseen % LOOK == 0 => self.queue.submit_and_look(take)?,
+                _ => {}
             }
-            self.queue.submit_and_wait(|slot, result| ended.push((slot, result)))?;
             for (slot, result) in ended.drain(..) {
-                let done = self.ended(slot, operation, result);
-                if let Ok(false) = done {
-                    continue;
-                }
-                in_flight -= 1;
-                self.free.push(slot);
-                match done {
+                match self.ended(slot, operation, result) {
+                    Ok(false) => continue,
+                    Ok(true) => arrived.push_back(slot),
                     Err(first) => {
                         error.get_or_insert(failed(&self.work[slot], first));
                         supply = ControlFlow::Break(());
-                    }
-                    Ok(_) if operation == Operation::Read && supply.is_break() => {}
-                    Ok(_) => {
-                        if complete(self, slot).is_break() {
-                            supply = ControlFlow::Break(());
-                        }
+                        self.free.push(slot);
                     }
                 }
+                in_flight -= 1;
+            }
+            // Seen one by one, while the device is kept busy with the next ones: what has ended makes room for them.
+            if let Some(slot) = arrived.pop_front() {
+                let unwanted = operation == Operation::Read && supply.is_break();
+                if !unwanted && complete(self, slot).is_break() {
+                    supply = ControlFlow::Break(());
+                }
+                self.free.push(slot);
             }
         }
     }

@@ -58,8 +58,10 @@ pub struct Transfer {
 /// What is asked of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Slots: transfers in flight at most.
+    /// Transfers in flight at most.
     pub depth: u32,
+    /// Slots: the depth, and as many as may lie ended and unseen while others are in flight.
+    pub slots: u32,
     /// Bytes of a slot.
     pub slot: usize,
     /// Whether files and buffers are registered, which spares the kernel looking them up at each transfer.
@@ -88,13 +90,13 @@ impl Queue {
         let files = files.iter().map(File::try_clone).collect::<io::Result<Vec<_>>>();
         let files = files.map_err(|error| Error::io("duplicate a file descriptor", "dup", error))?;
         let (ring, enable) = ring(options.depth).map_err(|error| missing(&error))?;
-        let slots = Block::new(options.slot * options.depth as usize, 4096)?;
+        let slots = Block::new(options.slot * options.slots as usize, 4096)?;
         let mut queue = Queue {
             ring,
             files,
             slots,
             options,
-            in_flight: vec![false; options.depth as usize],
+            in_flight: vec![false; options.slots as usize],
             files_registered: false,
             buffers_registered: false,
             issuer: None,
@@ -115,7 +117,7 @@ impl Queue {
         self.files_registered = files.is_ok();
         let base = self.slots.bytes_mut().as_mut_ptr();
         let length = self.options.slot;
-        let vectors: Vec<libc::iovec> = (0..self.options.depth as usize)
+        let vectors: Vec<libc::iovec> = (0..self.options.slots as usize)
             .map(|slot| libc::iovec { iov_base: base.wrapping_add(slot * length).cast(), iov_len: length })
             .collect();
         // SAFETY: the vectors lie inside `slots`, which this queue keeps as long as the ring (`Drop` drains first).
@@ -187,7 +189,7 @@ impl Queue {
     /// bytes transferred or the error. Interruptions are repeated.
     ///
     /// Errors: Io (the ring is not this thread's, or broken).
-    pub fn submit_and_wait(&mut self, mut ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
+    pub fn submit_and_wait(&mut self, ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
         self.enable_here()?;
         loop {
             match self.ring.submit_and_wait(1) {
@@ -196,13 +198,35 @@ impl Queue {
                 Err(error) => return Err(Error::io("wait for reads", "io_uring_enter", error)),
             }
         }
+        self.take_ended(ended);
+        Ok(())
+    }
+
+    /// Sends what was pushed and passes on what has ended meanwhile, without waiting.
+    ///
+    /// Errors: Io (the ring is not this thread's, or broken).
+    pub fn submit_and_look(&mut self, ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
+        /// Lets the kernel post completions that wait for us to ask (io_uring_enter(2)).
+        const IORING_ENTER_GETEVENTS: u32 = 1;
+        self.enable_here()?;
+        let pushed = self.ring.submission().len() as u32;
+        // SAFETY: no argument is passed beside numbers.
+        let entered = unsafe { self.ring.submitter().enter::<()>(pushed, 0, IORING_ENTER_GETEVENTS, None) };
+        match entered {
+            Err(error) if !is_passing(&error) => return Err(Error::io("send reads", "io_uring_enter", error)),
+            _ => {}
+        }
+        self.take_ended(ended);
+        Ok(())
+    }
+
+    fn take_ended(&mut self, mut ended: impl FnMut(usize, io::Result<usize>)) {
         for entry in self.ring.completion() {
             let slot = entry.user_data() as usize;
             self.in_flight[slot] = false;
             let result = entry.result();
             ended(slot, usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)));
         }
-        Ok(())
     }
 
     fn enable_here(&mut self) -> Result<()> {
