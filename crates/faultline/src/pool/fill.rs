@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::sys::page_state::{Refused, Seen};
 use crate::sys::pages::{Exclusive, Shared};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
 /// Positions of the clock that one thread takes at a time.
@@ -14,6 +14,9 @@ const STEP: u64 = 64;
 
 /// Pages of room made at a time while reads are under way.
 const AHEAD: u64 = 64;
+
+/// Bytes from which on memory is asked for by a call of its own, rather than by a fault for each 4096.
+const POPULATED: usize = 16 << 10;
 
 /// How often a thread gives way before it says that there is no room.
 const PATIENCE: u32 = 10_000;
@@ -130,8 +133,10 @@ fn read<'p>(
         make_room(pool, reader, count)?;
     }
     pool.count(|counts| &counts.misses, count);
-    let extents: Vec<Extent> = absent.iter().map(|(_, held)| pool.extent(held.number())).collect();
+    let runs = runs(&absent, (pool.options.transfer.0 / pool.options.page.0).max(1));
+    let extents: Vec<Extent> = runs.iter().map(|run| pool.run(absent[run.start].1.number(), run.len())).collect();
     let mut reading = Reading {
+        runs,
         absent: absent.into_iter().map(Some).collect(),
         arrivals,
         pool,
@@ -150,8 +155,25 @@ fn read<'p>(
     Ok(flow)
 }
 
+/// Pages that follow each other, to be read together: ranges of `absent`. None crosses a multiple of `most` pages.
+fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::with_capacity(absent.len());
+    let mut before = None;
+    for (index, (_, held)) in absent.iter().enumerate() {
+        let number = held.number();
+        match runs.last_mut() {
+            Some(run) if before == number.checked_sub(1) && !number.is_multiple_of(most) => run.end = index + 1,
+            _ => runs.push(index..index + 1),
+        }
+        before = Some(number);
+    }
+    runs
+}
+
 /// Takes the bytes of pages as they come.
 struct Reading<'p, 'a> {
+    /// What each transfer brings, as ranges of `absent`.
+    runs: Vec<Range<usize>>,
     absent: Vec<Option<(usize, Exclusive<'p>)>>,
     arrivals: &'a mut dyn Arrivals<'p>,
     pool: &'p Inner,
@@ -177,19 +199,30 @@ impl Reading<'_, '_> {
 
 impl Visitor for Reading<'_, '_> {
     fn submitted(&mut self, index: usize) {
-        self.reserve(index as u64 + 1);
-        if let Some((asked, _)) = &self.absent[index] {
+        let run = self.runs[index].clone();
+        self.reserve(run.end as u64);
+        for (asked, _) in self.absent[run].iter().flatten() {
             self.arrivals.submitted(*asked);
         }
     }
 
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
-        let Some((asked, mut held)) = self.absent[index].take() else { return ControlFlow::Continue(()) };
-        self.reserve(index as u64 + 1);
-        held[..bytes.len()].copy_from_slice(bytes);
-        held.set_filled();
-        self.came += 1;
-        self.flow = self.arrivals.ready(asked, held.share());
+        let run = self.runs[index].clone();
+        self.reserve(run.end as u64);
+        if let (true, Some((_, first))) = (bytes.len() >= POPULATED, &self.absent[run.start]) {
+            self.pool.memory.populate(first.number(), run.len());
+        }
+        let pages = bytes.chunks(self.pool.memory.page());
+        for (absent, bytes) in self.absent[run].iter_mut().zip(pages) {
+            let Some((asked, mut held)) = absent.take() else { continue };
+            held[..bytes.len()].copy_from_slice(bytes);
+            held.set_filled();
+            self.came += 1;
+            self.flow = self.arrivals.ready(asked, held.share());
+            if self.flow.is_break() {
+                break;
+            }
+        }
         self.flow
     }
 }

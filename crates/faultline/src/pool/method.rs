@@ -62,7 +62,12 @@ fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
         }
     };
     notes.extend(below.notes);
-    let pool = Pool::new(target.length(), PoolOptions { budget, page, batch })?;
+    let transfer = match target.files() {
+        [_] => PoolOptions::default().transfer,
+        // The largest power of two that divides the stripe.
+        _ => Bytes(1 << target.stripe().trailing_zeros()).min(PoolOptions::default().transfer),
+    };
+    let pool = Pool::new(target.length(), PoolOptions { budget, page, batch, transfer })?;
     let reader = PoolReader { handle: pool.handle(below.reader), target };
     Ok(Opened { reader: Box::new(reader), settings: params_of(given)?, notes })
 }

@@ -33,11 +33,14 @@ pub struct PoolOptions {
     pub page: Bytes,
     /// Pages evicted at once; their flushes of other processors' TLBs are shared.
     pub batch: u32,
+    /// Bytes of neighbouring pages read at once at most. No read crosses a multiple of it: where files take turns, it has
+    /// to divide their stripe.
+    pub transfer: Bytes,
 }
 
 impl Default for PoolOptions {
     fn default() -> PoolOptions {
-        PoolOptions { budget: Bytes::mib(64), page: Bytes::kib(4), batch: 256 }
+        PoolOptions { budget: Bytes::mib(64), page: Bytes::kib(4), batch: 256, transfer: Bytes::kib(256) }
     }
 }
 
@@ -240,6 +243,13 @@ impl Inner {
         let page = self.memory.page() as u64;
         let offset = number * page;
         Extent { offset, length: page.min(self.length - offset) as usize }
+    }
+
+    /// The bytes of `count` pages from `first` on.
+    fn run(&self, first: u64, count: usize) -> Extent {
+        let Extent { offset, .. } = self.extent(first);
+        let last = self.extent(first + count as u64 - 1);
+        Extent { offset, length: (last.offset - offset) as usize + last.length }
     }
 
     /// Pages fetched at once at most: several threads must find room for theirs.

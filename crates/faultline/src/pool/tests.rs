@@ -16,7 +16,12 @@ fn below(file: &TestFile) -> Box<dyn Reader> {
 }
 
 fn pool(file: &TestFile, pages: u64) -> Pool {
-    let options = PoolOptions { budget: Bytes(pages * PAGE as u64), page: Bytes(PAGE as u64), batch: 8 };
+    let options = PoolOptions {
+        budget: Bytes(pages * PAGE as u64),
+        page: Bytes(PAGE as u64),
+        batch: 8,
+        ..PoolOptions::default()
+    };
     Pool::new(file.length() as u64, options).unwrap()
 }
 

@@ -117,6 +117,12 @@ impl PageMemory {
         state::pass(self.word(number))
     }
 
+    /// Gives memory to pages that are about to be filled: one call instead of a fault for each 4096 bytes (Linux 5.14; earlier
+    /// kernels refuse, and the faults come).
+    pub fn populate(&self, first: u64, count: usize) {
+        let _ = advice::madvise(&self.memory, first as usize * self.page, count * self.page, Advice::PopulateWrite);
+    }
+
     /// Takes the memory of these pages back, and their content with it, in as few calls as the kernel allows. Returns
     /// the number of calls.
     ///
