@@ -49,8 +49,8 @@ const SUGGESTIONS: usize = 2;
 /// Streams read ahead of at the same time; the one longest unused makes room.
 const STREAMS: usize = 16;
 
-/// Accesses after which a stream that had none of them may be given up.
-const IDLE: u64 = 1024;
+/// Accesses after which a stream that had none of them is given up: a few rounds of as many streams as can be found.
+const IDLE: u64 = 4 * HISTORY as u64;
 
 /// Accesses without any prediction come true after which the detector rests, and its first rest; rests then double.
 const FRUITLESS: u32 = 64;
@@ -63,10 +63,10 @@ const SEQUENTIAL_ROW: u64 = 64 << 10;
 /// Rows ahead at first.
 const FIRST_REACH: u64 = 4;
 
-/// Confidence at which a wasteful policy stays, and what it may waste: a row for so many used, after the first few.
+/// Confidence at which a wasteful policy stays, and what it may waste: a page for so many used, after the first few.
 const MOST_CONFIDENCE: u32 = 64;
 const USED_PER_WASTED: u64 = 16;
-const WASTE_ALLOWED: u64 = 32;
+const WASTE_ALLOWED: u64 = 64;
 
 struct Learned {
     params: LearnedParams,
@@ -81,12 +81,33 @@ struct Learned {
     run: Run,
     /// Accesses observed while not resting.
     now: u64,
+    strides: Trust,
+    sequences: Trust,
+    rest: Rest,
+}
+
+/// What has to come true before a law of a kind is believed, by what such laws were good for.
+#[derive(Clone, Copy)]
+struct Trust {
     /// Predictions that must come true now.
     confidence: u32,
-    /// Rows read ahead and visited, or given up.
+    /// Pages read ahead and visited, or given up.
     used: u64,
     wasted: u64,
-    rest: Rest,
+}
+
+impl Trust {
+    fn new(confidence: u32) -> Trust {
+        Trust { confidence, used: 0, wasted: 0 }
+    }
+
+    /// Pages read ahead of a law that ended were wasted; where that is often so, more has to come true first.
+    fn give_up(&mut self, pages: u64) {
+        self.wasted += pages;
+        if self.wasted * USED_PER_WASTED > self.used + WASTE_ALLOWED * USED_PER_WASTED {
+            *self = Trust::new((self.confidence.max(1) * 2).min(MOST_CONFIDENCE));
+        }
+    }
 }
 
 /// A law on trial.
@@ -150,22 +171,23 @@ impl Learned {
             streams: Vec::with_capacity(STREAMS),
             run: Run::default(),
             now: 0,
-            confidence,
-            used: 0,
-            wasted: 0,
+            strides: Trust::new(confidence),
+            sequences: Trust::new(confidence),
             rest: Rest::NONE,
         }
     }
 
     /// Whether a stream goes on with this access; it is the last of the list then.
     #[inline]
-    fn follow(&mut self, offset: u64) -> bool {
+    fn follow(&mut self, extent: Extent) -> bool {
+        let offset = extent.offset;
         // Exactly the next row of one before nearly that of another, and the one used last before the others.
         let exact = self.streams.iter().rposition(|stream| stream.is_next(offset));
         let found = exact.or_else(|| self.streams.iter().rposition(|stream| stream.rows_to(offset).is_some()));
         let Some(at) = found else { return false };
         let stream = &mut self.streams[at];
-        self.used += stream.advance(offset).map_or(0, |rows| rows.min(1));
+        let trust = if stream.is_dense() { &mut self.sequences } else { &mut self.strides };
+        trust.used += stream.advance(extent).map_or(0, |rows| rows.min(1) * stream.row_pages());
         stream.touched = self.now;
         if stream.is_broken() {
             let gone = self.streams.remove(at);
@@ -188,7 +210,7 @@ impl Learned {
             return;
         }
         match come_true {
-            Some(stream) if stream.hits >= self.confidence => self.begin(stream, extent),
+            Some(law) if law.hits >= self.trust(self.is_dense(&law, extent)).confidence => self.begin(law, extent),
             _ => self.suggest(extent.offset),
         }
         self.history[self.seen % HISTORY] = extent.offset;
@@ -210,16 +232,19 @@ impl Learned {
         }
         let run = self.run.goes_on(extent).map(|pages| Candidate { last: offset, stride: 4096, hits: pages });
         // A run of pages needs three of them where a candidate has three behind it.
-        run.filter(|run| run.hits >= self.confidence + 3).or(best)
+        run.filter(|run| run.hits >= self.sequences.confidence + 3).or(best)
     }
 
     /// Reads ahead of `law` from `extent` on.
     fn begin(&mut self, law: Candidate, extent: Extent) {
         self.candidates.retain(|other| other.last != law.last);
         self.run = Run::default();
-        self.make_room();
-        let is_dense = law.stride > 0 && law.stride as u64 <= extent.length as u64 + self.scene.gap;
-        self.streams.push(if is_dense {
+        self.give_up_idle();
+        if self.streams.len() == STREAMS {
+            let gone = self.streams.remove(0);
+            self.give_up(&gone);
+        }
+        self.streams.push(if self.is_dense(&law, extent) {
             let end = (extent.offset + extent.length as u64).next_multiple_of(4096);
             let few = SEQUENTIAL_ROW.min(self.scene.budget / 8).max(extent.length as u64);
             let row = few.next_multiple_of(4096);
@@ -232,21 +257,27 @@ impl Learned {
     }
 
     /// Gives up streams that were not met for long: they would keep their share of the budget.
-    fn make_room(&mut self) {
+    fn give_up_idle(&mut self) {
         let oldest = self.now.saturating_sub(IDLE);
-        while self.streams.first().is_some_and(|first| first.touched < oldest || self.streams.len() == STREAMS) {
+        while self.streams.first().is_some_and(|first| first.touched < oldest) {
             let gone = self.streams.remove(0);
             self.give_up(&gone);
         }
     }
 
-    /// Rows read ahead of a stream that ended were wasted; where that is often so, more has to come true first.
+    /// Its pages that were not met were read for nothing.
     fn give_up(&mut self, stream: &Stream) {
-        self.wasted += stream.unvisited(self.scene.length);
-        if self.wasted * USED_PER_WASTED > self.used + WASTE_ALLOWED * USED_PER_WASTED {
-            self.confidence = (self.confidence.max(1) * 2).min(MOST_CONFIDENCE);
-            (self.used, self.wasted) = (0, 0);
-        }
+        let pages = stream.unvisited(self.scene.length) * stream.row_pages();
+        self.trust(stream.is_dense()).give_up(pages);
+    }
+
+    fn trust(&mut self, is_dense: bool) -> &mut Trust {
+        if is_dense { &mut self.sequences } else { &mut self.strides }
+    }
+
+    /// Whether what lies between the rows of `law` is little enough to be read with them: a sequence.
+    fn is_dense(&self, law: &Candidate, extent: Extent) -> bool {
+        law.stride > 0 && law.stride as u64 <= extent.length as u64 + self.scene.gap
     }
 
     /// Makes candidates of the equal distances that end at `offset`.
@@ -326,8 +357,11 @@ impl Predictor for Learned {
             return;
         }
         self.now += 1;
+        if self.now.is_multiple_of(IDLE) {
+            self.give_up_idle();
+        }
         let streams = self.streams.len();
-        if self.follow(extent.offset) {
+        if self.follow(extent) {
             self.rest = Rest::NONE;
         } else {
             self.look(extent);

@@ -6,6 +6,9 @@ use crate::prefetch::Scene;
 /// Rows that may be left out between two accesses of a stream without ending it: a filter skips some.
 const SKIPPED_ROWS: u64 = 4;
 
+/// A sequence of which only one page in so many is visited is none: what is read between them would be wasted.
+const THINNEST: u64 = 4;
+
 /// Rows of equal distance, visited one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
@@ -22,6 +25,9 @@ pub(super) struct Stream {
     /// Rows met, and rows left out between them.
     met: u64,
     skipped: u64,
+    /// Pages met, and the last of them.
+    pages: u64,
+    page: u64,
     /// When it was last met, in its owner's count.
     pub touched: u64,
 }
@@ -30,7 +36,7 @@ impl Stream {
     /// A stream that wants `reach` rows ahead at first.
     pub fn new(last: u64, stride: i64, length: usize, reach: u64) -> Stream {
         let length = length.min(stride.unsigned_abs() as usize);
-        Stream { last, stride, length, ahead: 0, reach, met: 0, skipped: 0, touched: 0 }
+        Stream { last, stride, length, ahead: 0, reach, met: 0, skipped: 0, pages: 0, page: 0, touched: 0 }
     }
 
     /// Whether `offset` is where the next row begins.
@@ -44,15 +50,19 @@ impl Stream {
         self.length as u64 == self.stride.unsigned_abs()
     }
 
-    /// Whether more rows were left out than met, so that it is no law after all.
+    /// Whether more rows were left out than met, or most pages of a sequence, so that it is no law after all.
     pub fn is_broken(&self) -> bool {
-        self.skipped > self.met + 2 * SKIPPED_ROWS
+        let is_thin = || (self.met + self.skipped) * self.row_pages() > self.pages * THINNEST + 4 * self.row_pages();
+        self.skipped > self.met + 2 * SKIPPED_ROWS || self.is_dense() && is_thin()
     }
 
-    /// Whether an access at `offset` belongs to it; if so, the stream moves there. How many rows it moved.
+    /// Whether an access belongs to it; if so, the stream moves there. How many rows it moved.
     #[inline]
-    pub fn advance(&mut self, offset: u64) -> Option<u64> {
-        let rows = self.rows_to(offset)?;
+    pub fn advance(&mut self, extent: Extent) -> Option<u64> {
+        let rows = self.rows_to(extent.offset)?;
+        let last = (extent.offset + extent.length as u64 - 1) / 4096;
+        self.pages += (last - extent.offset / 4096) + u64::from(extent.offset / 4096 != self.page);
+        self.page = last;
         self.last = self.last.wrapping_add_signed(self.stride * rows as i64);
         self.ahead = self.ahead.saturating_sub(rows);
         self.met += rows.min(1);
@@ -111,10 +121,15 @@ impl Stream {
         (offset < space).then_some(Extent { offset, length: self.length })
     }
 
+    /// Pages read for each row, one at least.
+    pub fn row_pages(&self) -> u64 {
+        self.length.div_ceil(4096).max(1) as u64
+    }
+
     /// Bytes read for each row: whole pages.
     pub fn row_bytes(&self) -> u64 {
-        let pages = self.length.div_ceil(4096).max(1) as u64 * 4096;
-        if self.stride.unsigned_abs() < 4096 { self.stride.unsigned_abs().max(1) } else { pages }
+        let stride = self.stride.unsigned_abs();
+        if stride < 4096 { stride.max(1) } else { self.row_pages() * 4096 }
     }
 }
 
@@ -138,16 +153,31 @@ pub(super) fn want_last(streams: &mut [Stream], depth: u64, scene: &Scene, wante
 mod tests {
     use super::*;
 
+    fn at(offset: u64) -> Extent {
+        Extent { offset, length: 1 }
+    }
+
+    #[test]
+    fn a_sequence_with_large_holes_is_none() {
+        let mut every_page = Stream::new(0, 65_536, 65_536, 1);
+        let mut one_in_eight = every_page.clone();
+
+        (1..400).for_each(|page| drop(every_page.advance(at(page * 4096))));
+        (1..400).for_each(|page| drop(one_in_eight.advance(at(page * 8 * 4096))));
+
+        assert!(!every_page.is_broken() && one_in_eight.is_broken());
+    }
+
     #[test]
     fn rows_may_be_left_out_and_read_in_parts_but_not_left() {
         let mut stream = Stream::new(100_000, 10_000, 4096, 4);
 
-        assert_eq!(stream.advance(110_000), Some(1));
-        assert_eq!(stream.advance(112_000), Some(0), "inside the row");
-        assert_eq!(stream.advance(140_000), Some(3), "two rows left out");
-        assert_eq!(stream.advance(145_000), None, "between two rows");
-        assert_eq!(stream.advance(130_000), None, "back");
-        assert_eq!(stream.advance(10_000_000), None, "far away");
+        assert_eq!(stream.advance(at(110_000)), Some(1));
+        assert_eq!(stream.advance(at(112_000)), Some(0), "inside the row");
+        assert_eq!(stream.advance(at(140_000)), Some(3), "two rows left out");
+        assert_eq!(stream.advance(at(145_000)), None, "between two rows");
+        assert_eq!(stream.advance(at(130_000)), None, "back");
+        assert_eq!(stream.advance(at(10_000_000)), None, "far away");
     }
 
     #[test]
@@ -155,9 +185,9 @@ mod tests {
         let mut stream = Stream::new(100_000, -10_000, 4096, 2);
         let mut wanted = Vec::new();
 
-        assert_eq!(stream.advance(90_000), Some(1));
-        assert_eq!(stream.advance(71_000), Some(2), "inside the row at 70 000");
-        assert_eq!(stream.advance(80_000), None);
+        assert_eq!(stream.advance(at(90_000)), Some(1));
+        assert_eq!(stream.advance(at(71_000)), Some(2), "inside the row at 70 000");
+        assert_eq!(stream.advance(at(80_000)), None);
         stream.want(8, 1 << 20, &mut wanted);
         let offsets: Vec<u64> = wanted.iter().map(|extent| extent.offset).collect();
 

@@ -55,7 +55,7 @@ impl Strided {
     fn find_column(&mut self, extent: Extent) {
         let StridedParams { stride, length, depth } = &self.params;
         let length = if length.0 == 0 { extent.length } else { length.0 as usize };
-        match self.columns.iter_mut().position(|column| column.advance(extent.offset).is_some()) {
+        match self.columns.iter_mut().position(|column| column.advance(extent).is_some()) {
             Some(at) => self.columns[at..].rotate_left(1),
             None => {
                 if self.columns.len() == COLUMNS {
