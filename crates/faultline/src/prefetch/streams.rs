@@ -162,8 +162,10 @@ mod tests {
         let mut every_page = Stream::new(0, 65_536, 65_536, 1);
         let mut one_in_eight = every_page.clone();
 
-        (1..400).for_each(|page| drop(every_page.advance(at(page * 4096))));
-        (1..400).for_each(|page| drop(one_in_eight.advance(at(page * 8 * 4096))));
+        for page in 1..400 {
+            every_page.advance(at(page * 4096));
+            one_in_eight.advance(at(page * 8 * 4096));
+        }
 
         assert!(!every_page.is_broken() && one_in_eight.is_broken());
     }

@@ -263,8 +263,17 @@ impl Optimistic<'_> {
             at.is_multiple_of(8) && N * 8 <= self.length && at <= self.length - N * 8,
             "words past the end of a page"
         );
+        let from = self.bytes.wrapping_add(at);
+        if N.is_multiple_of(2) && at.is_multiple_of(16) {
+            let mut words = [0; N];
+            for (index, pair) in words.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                // SAFETY: as for one word; the page begins at a multiple of 4096, so these 16 bytes are aligned.
+                *pair = unsafe { two_words(from.add(index * 16)) };
+            }
+            return words;
+        }
         // SAFETY: as for one word.
-        std::array::from_fn(|index| unsafe { self.bytes.add(at + index * 8).cast::<u64>().read_volatile() })
+        std::array::from_fn(|index| unsafe { from.add(index * 8).cast::<u64>().read_volatile() })
     }
 
     /// Whether everything read so far was the page's, undisturbed.
@@ -273,6 +282,29 @@ impl Optimistic<'_> {
         fence(Ordering::Acquire);
         state::is_undisturbed(self.word, self.version)
     }
+}
+
+/// Two words by one load, which reads a whole page about as fast as a reader without others can.
+///
+/// # Safety
+/// 16 readable bytes, aligned so.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn two_words(from: *const u8) -> [u64; 2] {
+    use std::arch::x86_64::__m128i;
+    // SAFETY: what the caller promises; any bits are two words.
+    unsafe { std::mem::transmute::<__m128i, [u64; 2]>(from.cast::<__m128i>().read_volatile()) }
+}
+
+/// Two words by one load each.
+///
+/// # Safety
+/// 16 readable bytes, aligned so.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn two_words(from: *const u8) -> [u64; 2] {
+    // SAFETY: what the caller promises.
+    unsafe { [from.cast::<u64>().read_volatile(), from.add(8).cast::<u64>().read_volatile()] }
 }
 
 #[cfg(test)]
