@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::pool;
 
 /// Methods that stand on others.
-const BUILT: &[&Method] = &[&pool::METHOD];
+const BUILT: &[&Method] = &[&pool::METHOD, &pool::UFFD];
 
 /// Every access method, the control first.
 pub fn all() -> impl Iterator<Item = &'static Method> {

@@ -143,13 +143,15 @@ fn read<'p>(
         reserved: if early { count } else { 0 },
         came: 0,
         flow: ControlFlow::Continue(()),
+        failed: None,
     };
     let visited = reader.visit(&extents, &mut reading);
-    let Reading { absent, reserved, came, flow, .. } = reading;
+    let Reading { absent, reserved, came, flow, failed, .. } = reading;
     // Those that did not come are evicted again as their guards go.
     drop(absent);
     pool.resident.fetch_sub(reserved - came, Ordering::Relaxed);
     visited?;
+    failed.map_or(Ok(()), Err)?;
     // What a budget full of held or dirty pages let pass above is made up for now.
     make_room(pool, reader, 0)?;
     Ok(flow)
@@ -181,6 +183,8 @@ struct Reading<'p, 'a> {
     reserved: u64,
     came: u64,
     flow: ControlFlow<()>,
+    /// A page that came and found no place.
+    failed: Option<Error>,
 }
 
 impl Reading<'_, '_> {
@@ -215,8 +219,11 @@ impl Visitor for Reading<'_, '_> {
         let pages = bytes.chunks(self.pool.memory.page());
         for (absent, bytes) in self.absent[run].iter_mut().zip(pages) {
             let Some((asked, mut held)) = absent.take() else { continue };
-            held[..bytes.len()].copy_from_slice(bytes);
-            held.set_filled();
+            if let Err(error) = held.put(bytes) {
+                self.failed = Some(error);
+                self.flow = ControlFlow::Break(());
+                break;
+            }
             self.came += 1;
             self.flow = self.arrivals.ready(asked, held.share());
             if self.flow.is_break() {
@@ -241,7 +248,8 @@ pub(super) fn lock<'p>(
                 pool.count(|counts| &counts.hits, 1);
                 return Ok(held);
             }
-            Ok(held) if content == Content::Replaced => {
+            // Nobody may write to a page that is waited for: it is brought first.
+            Ok(held) if content == Content::Replaced && pool.memory.faults().is_none() => {
                 make_room(pool, reader, 1)?;
                 return Ok(held);
             }

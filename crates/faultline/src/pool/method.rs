@@ -45,9 +45,6 @@ struct PoolReader {
 fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let params = PoolParams::from_given(given)?;
     let PoolParams { budget, page, depth, direct, batch } = params;
-    if target.files().len() > 1 && !target.stripe().is_multiple_of(page.0.max(1)) {
-        return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
-    }
     let mut notes = Vec::new();
     let below = match IO_URING.met() {
         Ok(()) => {
@@ -62,14 +59,25 @@ fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
         }
     };
     notes.extend(below.notes);
-    let transfer = match target.files() {
-        [_] => PoolOptions::default().transfer,
-        // The largest power of two that divides the stripe.
-        _ => Bytes(1 << target.stripe().trailing_zeros()).min(PoolOptions::default().transfer),
-    };
+    let transfer = transfer(&target, page)?;
     let pool = Pool::new(target.length(), PoolOptions { budget, page, batch, transfer })?;
     let reader = PoolReader { handle: pool.handle(below.reader), target };
     Ok(Opened { reader: Box::new(reader), settings: params_of(given)?, notes })
+}
+
+/// Bytes that one read may bring: what divides the stripe of several files.
+///
+/// Errors: Invalid (pages that do not).
+pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
+    let most = PoolOptions::default().transfer;
+    if target.files().len() == 1 {
+        return Ok(most);
+    }
+    if !target.stripe().is_multiple_of(page.0.max(1)) {
+        return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
+    }
+    // The largest power of two that does.
+    Ok(Bytes(1 << target.stripe().trailing_zeros()).min(most))
 }
 
 fn params_of(given: &Given) -> Result<Given> {
@@ -162,32 +170,7 @@ impl Reader for PoolReader {
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-        let page = self.handle.pool.page() as u64;
-        let mut bytes = Vec::new();
-        for (index, extent) in extents.iter().enumerate() {
-            self.target.locate(*extent)?;
-            filler.submitted(index);
-            bytes.resize(extent.length, 0);
-            let flow = filler.fill(index, &mut bytes);
-            let mut done = 0;
-            while done < extent.length {
-                let at = extent.offset + done as u64;
-                let (number, within) = (at / page, (at % page) as usize);
-                let whole = self.handle.pool.shared.extent(number).length;
-                let part = (whole - within).min(extent.length - done);
-                let put = |held: &mut [u8]| held[within..within + part].copy_from_slice(&bytes[done..done + part]);
-                if part == whole {
-                    self.handle.replace(number, put)?
-                } else {
-                    self.handle.change(number, put)?
-                }
-                done += part;
-            }
-            if flow.is_break() {
-                break;
-            }
-        }
-        Ok(())
+        update(&mut self.handle, &self.target, extents, filler)
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -200,13 +183,47 @@ impl Reader for PoolReader {
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: access::Urgency) -> Result<()> {
-        let page = self.handle.pool.page() as u64;
-        for extent in extents {
-            self.target.locate(*extent)?;
-            let pages: Vec<u64> =
-                (extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page)).collect();
-            self.handle.fetch(&pages)?;
-        }
-        Ok(())
+        fetch(&mut self.handle, &self.target, extents)
     }
+}
+
+/// Sets the bytes of `extents`, page by page.
+pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+    let page = handle.pool.page() as u64;
+    let mut bytes = Vec::new();
+    for (index, extent) in extents.iter().enumerate() {
+        target.locate(*extent)?;
+        filler.submitted(index);
+        bytes.resize(extent.length, 0);
+        let flow = filler.fill(index, &mut bytes);
+        let mut done = 0;
+        while done < extent.length {
+            let at = extent.offset + done as u64;
+            let (number, within) = (at / page, (at % page) as usize);
+            let whole = handle.pool.shared.extent(number).length;
+            let part = (whole - within).min(extent.length - done);
+            let put = |held: &mut [u8]| held[within..within + part].copy_from_slice(&bytes[done..done + part]);
+            if part == whole {
+                handle.replace(number, put)?
+            } else {
+                handle.change(number, put)?
+            }
+            done += part;
+        }
+        if flow.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Brings the pages of `extents`.
+pub(super) fn fetch(handle: &mut Handle, target: &Target, extents: &[Extent]) -> Result<()> {
+    let page = handle.pool.page() as u64;
+    let mut pages = Vec::with_capacity(extents.len());
+    for extent in extents {
+        target.locate(*extent)?;
+        pages.extend(extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page));
+    }
+    handle.fetch(&pages)
 }

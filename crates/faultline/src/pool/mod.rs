@@ -9,8 +9,10 @@
 
 mod fill;
 mod method;
+mod pointers;
 #[cfg(test)]
 mod tests;
+mod uffd;
 mod write;
 
 use crate::access::Reader;
@@ -23,6 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use method::METHOD;
+pub use pointers::PooledMap;
+pub use uffd::METHOD as UFFD;
 
 /// How a pool is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,11 +109,15 @@ impl Pool {
     ///
     /// Errors: Invalid (a page size or a budget that cannot be used), Io (no address space).
     pub fn new(length: u64, options: PoolOptions) -> Result<Pool> {
+        Pool::over(PageMemory::new, length, options)
+    }
+
+    fn over(memory: impl Fn(u64, usize) -> Result<PageMemory>, length: u64, options: PoolOptions) -> Result<Pool> {
         let page = options.page.0;
         if page > 2 << 20 {
             return Err(Error::Invalid(format!("page={}: legal is a power of two from 4k to 2m", options.page)));
         }
-        let memory = PageMemory::new(length.div_ceil(page.max(1)), page as usize)?;
+        let memory = memory(length.div_ceil(page.max(1)), page as usize)?;
         let room = options.budget.0 / page;
         if room < 16 || options.batch == 0 {
             return Err(Error::Invalid(format!(

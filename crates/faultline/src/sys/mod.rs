@@ -13,3 +13,4 @@ pub mod perf;
 pub mod read;
 pub mod ring;
 pub mod samples;
+pub mod uffd;

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::sys::advice::{self, Advice};
 use crate::sys::map::Mapping;
 use crate::sys::page_state::{self as state, Leave, Refused, Seen};
+use crate::sys::uffd::Uffd;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -14,6 +15,8 @@ const RANGES: usize = 512;
 
 /// A range of pages; none takes memory until it is filled.
 pub struct PageMemory {
+    /// Who reads or writes a missing page waits for it to be filled. Closed before the memory goes.
+    faults: Option<Uffd>,
     memory: Mapping,
     words: Box<[AtomicU64]>,
     page: usize,
@@ -58,7 +61,52 @@ impl PageMemory {
         // Refused where the kernel has no huge pages, which is as well.
         let _ = advice::madvise(&memory, 0, memory.length(), advice);
         let words = (0..count).map(|_| AtomicU64::new(state::NEW)).collect();
-        Ok(PageMemory { memory, words, page })
+        Ok(PageMemory { faults: None, memory, words, page })
+    }
+
+    /// The same, and whoever touches a page that is not in memory waits until it is filled: [`PageMemory::faults`] tells
+    /// which. Reached by plain pointers, so that no use is noticed: pages are evicted in the order they came.
+    ///
+    /// Errors: as [`new`](PageMemory::new); Missing (no userfaultfd).
+    pub fn faulting(count: u64, page: usize) -> Result<PageMemory> {
+        let mut pages = PageMemory::new(count, page)?;
+        pages.faults = Some(Uffd::over(&pages.memory)?);
+        Ok(pages)
+    }
+
+    /// Where faults are told, of memory made by [`faulting`](PageMemory::faulting).
+    pub fn faults(&self) -> Option<&Uffd> {
+        self.faults.as_ref()
+    }
+
+    /// All of the memory. Pages of [`faulting`](PageMemory::faulting) memory are brought as they are touched; other memory
+    /// reads as zeros where nothing was filled in, so only the former gives it out.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let length = self.memory.length();
+        // SAFETY: the range lives as long as `self`; nobody changes pages of faulting memory after they are filled, and
+        // evicting them brings the same bytes again.
+        self.faults.as_ref().map(|_| unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), length) })
+    }
+
+    /// The page that holds an address of this memory.
+    pub fn page_at(&self, address: usize) -> u64 {
+        ((address - self.memory.as_ptr() as usize) / self.page) as u64
+    }
+
+    /// Lets those go on that wait for a page of [`faulting`](PageMemory::faulting) memory. With zeros where it could not be
+    /// filled.
+    pub fn let_go(&self, number: u64, is_filled: bool) {
+        let Some(faults) = &self.faults else { return };
+        let address = self.memory.as_ptr() as usize + number as usize * self.page;
+        // Where a page is there already, waking is enough.
+        if is_filled || faults.zero(address, self.page).is_err() {
+            faults.wake(address, self.page);
+        }
+    }
+
+    /// Takes zeros of [`let_go`](PageMemory::let_go) away, so that the page is asked for again.
+    pub fn forget(&self, number: u64) -> Result<()> {
+        advice::madvise(&self.memory, number as usize * self.page, self.page, Advice::DontNeed)
     }
 
     /// Bytes of a page.
@@ -120,6 +168,9 @@ impl PageMemory {
     /// Gives memory to pages that are about to be filled: one call instead of a fault for each 4096 bytes (Linux 5.14; earlier
     /// kernels refuse, and the faults come).
     pub fn populate(&self, first: u64, count: usize) {
+        if self.faults.is_some() {
+            return;
+        }
         let _ = advice::madvise(&self.memory, first as usize * self.page, count * self.page, Advice::PopulateWrite);
     }
 
@@ -160,6 +211,40 @@ impl<'m> Exclusive<'m> {
     /// Whether its bytes are the page's; if not, they are whatever was left there.
     pub fn is_filled(&self) -> bool {
         self.filled
+    }
+
+    /// Puts the page's bytes in; what is left of the page becomes zeros or stays as it was.
+    ///
+    /// Errors: Io (no memory for a page that others wait for).
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        match &self.memory.faults {
+            None => self[..bytes.len()].copy_from_slice(bytes),
+            Some(faults) => self.put_missing(faults, bytes)?,
+        }
+        self.filled = true;
+        Ok(())
+    }
+
+    /// Writing would wait for ourselves: the kernel puts the page there, whole.
+    fn put_missing(&self, faults: &Uffd, bytes: &[u8]) -> Result<()> {
+        let mut whole = Vec::new();
+        let bytes = if bytes.len() == self.memory.page {
+            bytes
+        } else {
+            whole.resize(self.memory.page, 0);
+            whole[..bytes.len()].copy_from_slice(bytes);
+            &whole
+        };
+        let address = self.memory.memory.as_ptr() as usize + self.at();
+        let copied = faults.copy(address, bytes).or_else(|error| match error.raw_os_error() {
+            // Zeros that stand for a page that could not be read, or what an eviction that failed left.
+            Some(libc::EEXIST) => {
+                self.memory.forget(self.number).map_err(std::io::Error::other)?;
+                faults.copy(address, bytes)
+            }
+            _ => Err(error),
+        });
+        copied.map_err(|error| Error::io("put a page where it is waited for", "UFFDIO_COPY", error))
     }
 
     /// Its bytes are the page's now.

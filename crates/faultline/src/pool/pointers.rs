@@ -1,0 +1,217 @@
+//! A pool behind plain pointers, for programs that need one: a page that is not in memory is brought when it is touched,
+//! by a thread that userfaultfd(2) tells of the fault (after UMap, Peng et al. 2019, and DI-MMAP, Van Essen et al. 2015).
+
+use super::{Handle, Metrics, Pool, PoolOptions, fill};
+use crate::access::Reader;
+use crate::error::{Error, Result};
+use crate::sys::pages::PageMemory;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// The bytes of files at plain addresses, in a budget of memory.
+///
+/// Costs: a page that is touched while it is not in memory takes two switches of threads and a copy beside its read; one
+/// that is there costs what memory costs. Uses are not noticed, so pages are evicted in the order they came. For reading
+/// only. A child of a fork has no such range.
+pub struct PooledMap {
+    pool: Pool,
+    server: Option<JoinHandle<()>>,
+    /// Written to when the server shall end.
+    end: Arc<OwnedFd>,
+    failed: Arc<Failed>,
+}
+
+/// What could not be brought, and reads as zeros until it is told.
+#[derive(Default)]
+struct Failed {
+    first: Mutex<Option<Error>>,
+    pages: Mutex<BTreeSet<u64>>,
+}
+
+impl PooledMap {
+    /// Maps the first `length` bytes of what `reader` reads.
+    ///
+    /// Errors: Missing (no userfaultfd), Invalid (a page size or budget that cannot be used), Io (no address space, no
+    /// thread).
+    pub fn new(length: u64, options: PoolOptions, reader: Box<dyn Reader>) -> Result<PooledMap> {
+        let pool = Pool::over(PageMemory::faulting, length, options)?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let end = Arc::new(end.map_err(|error| Error::io("make a channel to a thread", "eventfd", error))?);
+        let failed = Arc::new(Failed::default());
+        let server = Server { handle: pool.handle(reader), end: Arc::clone(&end), failed: Arc::clone(&failed) };
+        let server = std::thread::Builder::new().name("page faults".to_owned()).spawn(move || server.serve());
+        let server = server.map_err(|error| Error::io("start the thread that serves faults", "clone", error))?;
+        Ok(PooledMap { pool, server: Some(server), end, failed })
+    }
+
+    /// The bytes; touching them brings what is not in memory. What could not be read is zeros: ask
+    /// [`check`](PooledMap::check) before believing them.
+    pub fn bytes(&self) -> &[u8] {
+        let inner = &self.pool.shared;
+        inner.memory.bytes().map_or(&[], |bytes| &bytes[..inner.length as usize])
+    }
+
+    /// Whether every page touched so far could be brought. Those that could not are tried again when they are touched next.
+    ///
+    /// Errors: the first that happened since this was last asked.
+    pub fn check(&self) -> Result<()> {
+        let Some(error) = self.failed.first.lock().ok().and_then(|mut first| first.take()) else { return Ok(()) };
+        if let Ok(mut pages) = self.failed.pages.lock() {
+            for number in std::mem::take(&mut *pages) {
+                self.pool.shared.memory.forget(number)?;
+            }
+        }
+        Err(error)
+    }
+
+    /// What was done so far.
+    pub fn metrics(&self) -> Metrics {
+        self.pool.metrics()
+    }
+
+    /// The pool, for who sees to it that nothing is changed while somebody reads through a pointer.
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Drop for PooledMap {
+    fn drop(&mut self) {
+        // Cannot fail: a counter of 1 has room, and the descriptor is ours.
+        let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+    }
+}
+
+/// The thread that brings pages.
+struct Server {
+    handle: Handle,
+    end: Arc<OwnedFd>,
+    failed: Arc<Failed>,
+}
+
+impl Server {
+    fn serve(mut self) {
+        let mut addresses = Vec::new();
+        let mut pages = Vec::new();
+        let pool = self.handle.pool.clone();
+        let Some(faults) = pool.shared.memory.faults() else { return };
+        loop {
+            let mut waited = [PollFd::new(faults, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
+            // An interruption only means to look again.
+            let _ = poll(&mut waited, None);
+            if !waited[1].revents().is_empty() {
+                return;
+            }
+            addresses.clear();
+            let read = faults.waiting(&mut addresses);
+            pages.clear();
+            pages.extend(addresses.iter().map(|address| pool.shared.memory.page_at(*address)));
+            pages.sort_unstable();
+            pages.dedup();
+            match read.and_then(|()| fill::fetch(&pool.shared, self.handle.reader.as_mut(), &pages)) {
+                // Most are awake already, woken by their bytes; one whose page came by another way is not.
+                Ok(()) => pages.iter().for_each(|number| pool.shared.memory.let_go(*number, true)),
+                Err(error) => self.give_up(error, &pages),
+            }
+        }
+    }
+
+    /// Lets those go on that wait for what cannot be read, and notes the error for who asks.
+    fn give_up(&mut self, error: Error, pages: &[u64]) {
+        if let Ok(mut failed) = self.failed.pages.lock() {
+            failed.extend(pages);
+        }
+        if let Ok(mut first) = self.failed.first.lock() {
+            first.get_or_insert(error);
+        }
+        pages.iter().for_each(|number| self.handle.pool.shared.memory.let_go(*number, false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Visitor;
+    use crate::files::Extent;
+    use crate::sys::uffd::USERFAULTFD;
+    use crate::test_files::{PAGE, TestFile};
+    use crate::units::Bytes;
+    use crate::{Given, methods};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn options(pages: usize) -> PoolOptions {
+        PoolOptions { budget: Bytes((pages * PAGE) as u64), batch: 8, ..PoolOptions::default() }
+    }
+
+    fn below(file: &TestFile) -> Box<dyn Reader> {
+        (methods::named("pread").unwrap().open)(file.target(false), &Given::none()).unwrap().reader
+    }
+
+    #[test]
+    fn threads_read_a_file_eight_times_the_budget_through_pointers() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED threads_read_a_file_eight_times_the_budget_through_pointers: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(256 * PAGE - 100);
+        let length = file.content().len();
+        let map = PooledMap::new(length as u64, options(32), below(&file)).unwrap();
+
+        std::thread::scope(|scope| {
+            for thread in 1..4 {
+                let (map, file) = (&map, &file);
+                scope.spawn(move || {
+                    for turn in 0..2000 {
+                        let at = (turn * 7919 * thread * PAGE / 2 + turn) % (length - 64);
+                        assert_eq!(map.bytes()[at..at + 64], file.content()[at..at + 64], "at {at}");
+                    }
+                });
+            }
+        });
+
+        map.check().unwrap();
+        let metrics = map.metrics();
+        assert!(metrics.evicted > 100 && metrics.resident <= 32 + 64, "{metrics:?}");
+        assert_eq!(map.bytes().len(), length);
+    }
+
+    /// Refuses while it is told to.
+    struct Refusing(Box<dyn Reader>, Arc<AtomicBool>);
+
+    impl Reader for Refusing {
+        fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+            match self.1.load(Ordering::Relaxed) {
+                true => Err(Error::io("read", "the disk", std::io::Error::from_raw_os_error(libc::EIO))),
+                false => self.0.visit(extents, visitor),
+            }
+        }
+        fn sibling(&self) -> Result<Box<dyn Reader>> {
+            self.0.sibling()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_and_tried_again() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED what_cannot_be_read_is_told_and_tried_again: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(64 * PAGE);
+        let refuse = Arc::new(AtomicBool::new(true));
+        let reader = Box::new(Refusing(below(&file), Arc::clone(&refuse)));
+        let map = PooledMap::new(64 * PAGE as u64, options(32), reader).unwrap();
+
+        assert_eq!(map.bytes()[5 * PAGE..6 * PAGE], [0; PAGE]);
+        refuse.store(false, Ordering::Relaxed);
+        assert_eq!(map.check().unwrap_err().errno(), Some(libc::EIO));
+
+        assert_eq!(map.bytes()[5 * PAGE..6 * PAGE], file.content()[5 * PAGE..6 * PAGE]);
+        map.check().unwrap();
+    }
+}
