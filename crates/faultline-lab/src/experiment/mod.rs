@@ -8,6 +8,7 @@ mod s1;
 mod s2;
 mod s3;
 mod s4_column;
+mod s4_dimmap;
 mod s4_matrix;
 mod s4_systems;
 mod samples;
@@ -28,6 +29,7 @@ pub const ALL: &[&Experiment] = &[
     &s3::EXPERIMENT,
     &s4_matrix::EXPERIMENT,
     &s4_column::EXPERIMENT,
+    &s4_dimmap::EXPERIMENT,
     &s4_systems::EXPERIMENT,
 ];
 

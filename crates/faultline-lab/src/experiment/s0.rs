@@ -115,7 +115,7 @@ const ROWS: &[Row] = &[
         id: "S0.rule",
         says: "a tool watches the TLB row of a running program",
         published: "none exists",
-        judge: Judge::Not("needs faultline doctor, which is not built yet"),
+        judge: Judge::Built("faultline doctor PID: rule map_churn, shootdowns beside the machine's"),
     },
 ];
 

@@ -164,7 +164,7 @@ fn silent(samples: &Samples<'_>) -> Found<Judged> {
     let told = is_one(samples, "occupied_told")? && is_one(samples, "far_told")?;
     let verdict = if told { Verdict::Holds } else { Verdict::DoesNotHold };
     Ok(Judged::new(verdict, if told { "both were told" } else { "one was not told" })
-        .because("faultline doctor, for other programs' mappings, is not built yet"))
+        .because("other programs' mappings: faultline doctor --deep PID, rule misaligned_huge"))
 }
 
 fn both(samples: &Samples<'_>) -> Found<Judged> {

@@ -59,10 +59,4 @@ const ROWS: &[Row] = &[
             "faultline reproduce, on each machine and kernel; the drift over guests needs the kernel lab",
         ),
     },
-    Row {
-        id: "S4.dimmap",
-        says: "a page buffer under the user's control for mapped data (DI-MMAP, UMap)",
-        published: "cited",
-        judge: Judge::Not("needs the library's userfaultfd method, which is not built yet"),
-    },
 ];
