@@ -314,6 +314,7 @@ mod tests {
     use super::*;
     use crate::sys::cache::{FileAdvice, fadvise};
     use crate::test_files::{PAGE, TestFile};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     #[test]
     fn any_range_of_a_file_can_be_mapped_and_read() {
@@ -338,6 +339,52 @@ mod tests {
         let sum: u64 = map.bytes(8 * PAGE..9 * PAGE).unwrap().iter().map(|byte| u64::from(*byte)).sum();
         assert_eq!(sum, 0, "what is gone reads as zeros");
         assert!(matches!(map.check(), Err(Error::Truncated { offset, .. }) if offset == 8 * PAGE as u64));
+    }
+
+    #[test]
+    fn a_hundred_thousand_truncations_crash_nobody() {
+        let file = TestFile::on_disk(16 * PAGE);
+        let ended = AtomicBool::new(false);
+        let (whole, cut) = (AtomicU64::new(0), AtomicU64::new(0));
+        let read = |seed: u64| {
+            let mut draws = (0..).scan(seed, |state: &mut u64, _: u64| {
+                *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                Some(*state >> 33)
+            });
+            let mut draw = |below: u64| draws.next().unwrap_or(0) % below;
+            while !ended.load(Ordering::Relaxed) {
+                let Ok(mut map) = MappedFile::options().copy_on_write().open(file.path()) else { continue };
+                for _ in 0..8 {
+                    let (from, to) = (draw(map.len() as u64) as usize, draw(map.len() as u64) as usize);
+                    let range = from.min(to)..from.max(to) + 1;
+                    let outcome = match draw(3) {
+                        0 => map.get(range).map(|bytes| u64::from(bytes[0])),
+                        1 => map.bytes(range).map(|bytes| bytes.iter().map(|byte| u64::from(*byte)).sum()),
+                        _ => map.change(range, |bytes| bytes.iter_mut().map(|byte| u64::from(*byte)).sum()),
+                    };
+                    match outcome.and_then(|sum| map.check().map(|()| sum)) {
+                        Ok(_) => whole.fetch_add(1, Ordering::Relaxed),
+                        Err(Error::Truncated { .. }) => cut.fetch_add(1, Ordering::Relaxed),
+                        Err(other) => panic!("{other}"),
+                    };
+                }
+            }
+        };
+
+        std::thread::scope(|scope| {
+            for seed in 1..4 {
+                let read = &read;
+                scope.spawn(move || read(seed));
+            }
+            for turn in 0..50_000u64 {
+                file.file().set_len(turn * 7919 % (16 * PAGE as u64)).unwrap();
+                file.file().set_len(16 * PAGE as u64).unwrap();
+            }
+            ended.store(true, Ordering::Relaxed);
+        });
+
+        let (whole, cut) = (whole.into_inner(), cut.into_inner());
+        assert!(whole > 1000 && cut > 100, "{whole} read as a whole, {cut} found cut");
     }
 
     #[test]

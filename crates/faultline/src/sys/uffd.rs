@@ -97,8 +97,9 @@ impl Uffd {
     fn open() -> io::Result<Uffd> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let fd = [flags, flags | UFFD_USER_MODE_ONLY].into_iter().find_map(|flags| {
-            // SAFETY: takes a number, gives a descriptor that nobody else owns.
+            // SAFETY: takes a number and gives one.
             let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) } as i32;
+            // SAFETY: a new descriptor, which nobody else owns.
             (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
         });
         let fd = fd.ok_or_else(io::Error::last_os_error)?;
