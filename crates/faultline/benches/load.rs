@@ -31,7 +31,7 @@ fn main() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
     let path = dir.path().join("data");
     let mut file = File::create(&path).expect("a file in /var/tmp");
-    let block: Vec<u8> = (0..BLOCK).map(|index| (index * 31 >> 3) as u8).collect();
+    let block: Vec<u8> = (0..BLOCK).map(|index| ((index * 31) >> 3) as u8).collect();
     (0..BYTES / BLOCK).for_each(|_| file.write_all(&block).expect("4 GiB of room in /var/tmp"));
     file.sync_all().expect("data on the disk");
 

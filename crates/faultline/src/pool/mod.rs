@@ -7,6 +7,9 @@
 //! Durability: what was changed is in memory until [`Handle::flush`] (written) or [`Handle::sync`] (on the device). A
 //! page that could not be written stays dirty and in memory; the error is told by the next flush or sync.
 
+#[cfg(test)]
+mod crash;
+mod file;
 mod fill;
 mod method;
 mod pointers;
@@ -24,6 +27,7 @@ use crate::units::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+pub use file::PooledFile;
 pub use method::METHOD;
 pub use pointers::PooledMap;
 pub use uffd::METHOD as UFFD;

@@ -1,0 +1,199 @@
+//! A file that grows, read and written at any byte through a pool: what a storage engine puts in place of its own
+//! file access.
+
+use super::{Handle, Metrics, Pool, PoolOptions};
+use crate::access;
+use crate::error::{Error, Result};
+use crate::files::{Layout, Target};
+use crate::params::Given;
+use crate::units::Bytes;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+
+/// A file behind a pool, for any number of threads.
+///
+/// What was written is in memory until [`sync`](PooledFile::sync), or until its page is evicted; on drop nothing is
+/// written, as in a crash.
+pub struct PooledFile {
+    path: PathBuf,
+    options: PoolOptions,
+    /// The pool over the file as long as it is now.
+    open: RwLock<Open>,
+}
+
+struct Open {
+    length: u64,
+    /// None where the file is empty.
+    pool: Option<Pool>,
+    /// Of those who are not reading or writing now.
+    handles: Mutex<Vec<Handle>>,
+}
+
+impl PooledFile {
+    /// Opens a file for reading and writing; makes an empty one where there is none.
+    ///
+    /// Errors: Io (no permission), Invalid (options that cannot be used).
+    pub fn open(path: impl Into<PathBuf>, options: PoolOptions) -> Result<PooledFile> {
+        let path = path.into();
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let file = file.map_err(|error| Error::io("open for writing", &path, error))?;
+        let length = file.metadata().map_err(|error| Error::io("look at", &path, error))?.len();
+        let open = RwLock::new(Open::over(&path, length, options)?);
+        Ok(PooledFile { path, options, open })
+    }
+
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        self.shared().length
+    }
+
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// Errors: Invalid (past the end), what reading says.
+    pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        self.each_page(offset, bytes.len(), |handle, number, within, part| {
+            let page = handle.pin(number)?;
+            bytes[done..done + part].copy_from_slice(&page[within..within + part]);
+            done += part;
+            Ok(())
+        })
+    }
+
+    /// Writes `bytes` at `offset`, inside the file.
+    ///
+    /// Errors: Invalid (past the end), what reading says where a page is changed in part.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let mut done = 0;
+        self.each_page(offset, bytes.len(), |handle, number, within, part| {
+            let put = |page: &mut [u8]| page[within..within + part].copy_from_slice(&bytes[done..done + part]);
+            if part == handle.pool.shared.extent(number).length {
+                handle.replace(number, put)?;
+            } else {
+                handle.change(number, put)?;
+            }
+            done += part;
+            Ok(())
+        })
+    }
+
+    /// Returns when everything written so far is on the device.
+    ///
+    /// Errors: the first write that failed since this was last told.
+    pub fn sync(&self) -> Result<()> {
+        let open = self.shared();
+        let Some(mut handle) = open.take()? else { return Ok(()) };
+        let synced = handle.sync();
+        open.put_back(handle);
+        synced
+    }
+
+    /// Makes the file longer, by zeros, or shorter. Writes what is dirty and begins with an empty pool: to be done seldom,
+    /// by large steps.
+    ///
+    /// Errors: as [`sync`](PooledFile::sync); Io (full disk).
+    pub fn set_length(&self, length: u64) -> Result<()> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut handle) = open.take()? {
+            handle.flush()?;
+        }
+        let file = OpenOptions::new().write(true).open(&self.path);
+        let set = file.and_then(|file| file.set_len(length).and_then(|()| file.sync_all()));
+        set.map_err(|error| Error::io(format!("make it {length} bytes long"), &self.path, error))?;
+        *open = Open::over(&self.path, length, self.options)?;
+        Ok(())
+    }
+
+    /// What the pool did since the file had another length last; nothing where it is empty.
+    pub fn metrics(&self) -> Metrics {
+        self.shared().pool.as_ref().map(Pool::metrics).unwrap_or_default()
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, Open> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls `each` with every page of a range: its number, where the range begins in it, and how much of it lies there.
+    fn each_page(
+        &self,
+        offset: u64,
+        length: usize,
+        mut each: impl FnMut(&mut Handle, u64, usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let open = self.shared();
+        if offset.checked_add(length as u64).is_none_or(|end| end > open.length) {
+            return Err(Error::Invalid(format!(
+                "{length} bytes at {offset} do not lie in the {} bytes of {}",
+                open.length,
+                self.path.display()
+            )));
+        }
+        let Some(mut handle) = open.take()? else { return Ok(()) };
+        let page = handle.pool.page() as u64;
+        let mut done = 0;
+        let mut outcome = Ok(());
+        if length as u64 > page {
+            let pages = offset / page..(offset + length as u64).div_ceil(page);
+            // Many at a time; what is evicted again meanwhile comes one by one.
+            outcome = handle.fetch(&pages.collect::<Vec<_>>());
+        }
+        while done < length && outcome.is_ok() {
+            let at = offset + done as u64;
+            let (number, within) = (at / page, (at % page) as usize);
+            let part = (page as usize - within).min(length - done);
+            outcome = each(&mut handle, number, within, part);
+            done += part;
+        }
+        open.put_back(handle);
+        outcome
+    }
+}
+
+impl Open {
+    fn over(path: &Path, length: u64, options: PoolOptions) -> Result<Open> {
+        if length == 0 {
+            return Ok(Open { length, pool: None, handles: Mutex::default() });
+        }
+        let layout = Layout { write: true, ..Layout::default() };
+        let target = Arc::new(Target::open(&[path.to_owned()], &layout)?);
+        // Past the page cache where the last page is whole: else it could not be written so.
+        let method = if length.is_multiple_of(options.page.0.max(4096)) { "direct" } else { "pread" };
+        let reader = (access::plain(method)?.open)(Arc::clone(&target), &Given::none());
+        let reader = match reader {
+            Err(_) if method == "direct" => (access::plain("pread")?.open)(target, &Given::none()),
+            other => other,
+        }?;
+        // No more room than the file could use: a budget is for the largest it will be.
+        let least = Bytes(16 * options.page.0);
+        let options = PoolOptions { budget: options.budget.max(least), ..options };
+        let pool = Pool::new(length, options)?;
+        let handles = Mutex::new(vec![pool.handle(reader.reader)]);
+        Ok(Open { length, pool: Some(pool), handles })
+    }
+
+    /// A handle for this thread: one that is free, or another of the same kind. None where the file is empty.
+    fn take(&self) -> Result<Option<Handle>> {
+        let Some(pool) = &self.pool else { return Ok(None) };
+        let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
+        // The last one stays, to have siblings.
+        match (handles.pop(), handles.len()) {
+            (Some(last), 0) => {
+                let sibling = last.reader.sibling();
+                handles.push(last);
+                sibling.map(|reader| Some(pool.handle(reader)))
+            }
+            (free, _) => Ok(free),
+        }
+    }
+
+    fn put_back(&self, handle: Handle) {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+    }
+}
+
+impl std::fmt::Debug for PooledFile {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("PooledFile").field("path", &self.path).field("length", &self.length()).finish()
+    }
+}
