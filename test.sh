@@ -24,14 +24,14 @@ if [ "$(id -u)" = 0 ] && [ ! -d /sys/kernel/tracing/events ]; then
 fi
 
 cargo fmt --check
-cargo clippy --workspace --all-targets --locked -- -D warnings
+cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 log=${CARGO_TARGET_DIR:-target}/tests.log
 mkdir -p "$(dirname "$log")"
-cargo test --workspace --locked -- --show-output >"$log" 2>&1 || {
+cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || {
     cat "$log"
     exit 1
 }
 grep '^test result' "$log"
 grep SKIPPED "$log" || echo "no test was skipped"
-cargo doc --workspace --no-deps --locked --quiet
+cargo doc --workspace --all-features --no-deps --locked --quiet
 cargo run --release --locked -- compare --quiet

@@ -13,6 +13,8 @@
 
 mod advise;
 mod load;
+#[cfg(feature = "async")]
+mod waiting;
 
 use crate::error::{Error, Result};
 use crate::observe;
@@ -28,6 +30,8 @@ use std::path::{Path, PathBuf};
 
 pub use advise::{Destructive, Harmless};
 pub use load::LoadReport;
+#[cfg(feature = "async")]
+pub use waiting::{AsyncMap, Waiting};
 
 /// How a file is mapped.
 #[derive(Clone, Debug)]
