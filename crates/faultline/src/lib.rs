@@ -31,6 +31,7 @@ pub use units::{Bytes, Nanos};
 /// Every facility that something of this library can use, for telling what is here.
 pub const NEEDS: &[&Need] = &[
     &sys::ring::IO_URING,
+    &sys::uffd::USERFAULTFD,
     &sys::cache::CACHESTAT,
     &observe::tlb::TLB_FLUSH,
     &observe::pressure::PSI,

@@ -200,7 +200,7 @@ mod tests {
     fn a_source_means_all_of_its_experiments() {
         let names = |word: &str| chosen(&[word.to_owned()]).unwrap().iter().map(|it| it.id).collect::<Vec<_>>();
 
-        assert_eq!(names("S4"), ["S4.matrix", "S4.column", "S4.systems"]);
+        assert_eq!(names("S4"), ["S4.matrix", "S4.column", "S4.dimmap", "S4.systems"]);
         assert_eq!(names("s2.collapse"), ["S2"]);
     }
 }

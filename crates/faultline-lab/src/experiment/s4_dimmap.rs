@@ -11,7 +11,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "S4.dimmap",
     title: "A page buffer of one's own behind pointers",
     source: "Thesis on file access policies, related work: DI-MMAP (Cluster Computing 2015), UMap (MCHPC 2019)",
-    question: "Does a buffer of the program's own, filled by userfaultfd, serve random reads beyond memory better than mmap?",
+    question: "Does a buffer of one's own, behind pointers, serve random reads beyond memory better?",
     room: |scale| size(scale),
     memory: |scale| limit(scale),
     repetitions: |scale| scale.of(1, 5, 5),
