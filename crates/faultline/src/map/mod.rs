@@ -13,6 +13,7 @@
 
 mod advise;
 mod load;
+pub mod memmap2;
 #[cfg(feature = "async")]
 mod waiting;
 
@@ -257,6 +258,16 @@ impl MappedFile {
         let done = self.map.change(at, length, change);
         self.check()?;
         Ok(done)
+    }
+
+    /// All bytes; what is gone reads as zeros.
+    fn whole(&self) -> &[u8] {
+        self.map.bytes(self.lead, self.length)
+    }
+
+    /// The same for changing. Panics where it is mapped for reading.
+    fn whole_mut(&mut self) -> &mut [u8] {
+        self.map.bytes_mut(self.lead, self.length)
     }
 
     /// Returns when what was changed is on the device (msync, then fsync). Nothing to do for other mappings.

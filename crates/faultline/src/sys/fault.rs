@@ -124,6 +124,15 @@ impl Guarded {
         unsafe { self.mapping.bytes(at, length) }
     }
 
+    /// The same for changing, by who alone has the mapping.
+    ///
+    /// Panics past the end, or where the mapping is for reading.
+    pub fn bytes_mut(&mut self, at: usize, length: usize) -> &mut [u8] {
+        assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
+        // SAFETY: guarded and writable, and borrowed exclusively; other writers of the file as above.
+        unsafe { self.mapping.bytes_mut(at, length) }
+    }
+
     /// Lets `change` set the bytes of `length` from `at` on. Threads that change the same bytes at the same time get
     /// one or the other's, as writers of a file do.
     ///

@@ -1,0 +1,224 @@
+//! The names of the crate memmap2 on our mapped files: a program moves over by changing its `use`, and gets files that
+//! may be truncated without a SIGBUS, and mappings that tell what they got.
+//!
+//! What is gone reads as zeros through a slice, which cannot tell an error: ask `check` before believing what was read.
+//! Mapping is no `unsafe` here; blocks around it may stay (`unused_unsafe` tells where).
+
+use super::{Harmless, MapFileOptions, MappedFile};
+use crate::error::Error;
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::os::fd::AsRawFd;
+
+pub use super::Harmless as Advice;
+
+/// A file mapped for reading.
+#[derive(Debug)]
+pub struct Mmap(MappedFile);
+
+/// A file mapped for writing: changes go to the file (`map_mut`), or stay private (`map_copy`).
+#[derive(Debug)]
+pub struct MmapMut(MappedFile);
+
+/// How a file is mapped.
+#[derive(Clone, Debug, Default)]
+pub struct MmapOptions {
+    offset: u64,
+    length: Option<usize>,
+    populate: bool,
+    huge_pages: bool,
+}
+
+/// An error with its errno where it has one, its sentence where not.
+fn plain(error: Error) -> io::Error {
+    let kind = error.errno().map_or(io::ErrorKind::Other, |errno| io::Error::from_raw_os_error(errno).kind());
+    io::Error::new(kind, error.to_string())
+}
+
+impl MmapOptions {
+    /// The whole file.
+    pub fn new() -> MmapOptions {
+        MmapOptions::default()
+    }
+
+    /// From this byte on; it need not be a multiple of the page.
+    pub fn offset(&mut self, offset: u64) -> &mut MmapOptions {
+        self.offset = offset;
+        self
+    }
+
+    /// So many bytes; without it all up to the end.
+    pub fn len(&mut self, length: usize) -> &mut MmapOptions {
+        self.length = Some(length);
+        self
+    }
+
+    /// Read before it is returned.
+    pub fn populate(&mut self) -> &mut MmapOptions {
+        self.populate = true;
+        self
+    }
+
+    /// Placed so that huge pages fit, and advised to use them (not in memmap2, which has them for anonymous memory only).
+    pub fn huge_pages(&mut self) -> &mut MmapOptions {
+        self.huge_pages = true;
+        self
+    }
+
+    /// Maps for reading.
+    ///
+    /// Errors: those of mmap(2); an empty file or range, which memmap2 takes.
+    pub fn map(&self, file: &File) -> io::Result<Mmap> {
+        self.by(MappedFile::options(), file).map(Mmap)
+    }
+
+    /// Maps for reading, apart from what others write by private mappings. The same as [`map`](MmapOptions::map) here.
+    ///
+    /// Errors: as [`map`](MmapOptions::map).
+    pub fn map_copy_read_only(&self, file: &File) -> io::Result<Mmap> {
+        self.by(MappedFile::options().copy_on_write(), file).map(Mmap)
+    }
+
+    /// Maps for private changes.
+    ///
+    /// Errors: as [`map`](MmapOptions::map).
+    pub fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
+        self.by(MappedFile::options().copy_on_write(), file).map(MmapMut)
+    }
+
+    /// Maps for changes of the file, which must be open for writing.
+    ///
+    /// Errors: as [`map`](MmapOptions::map).
+    pub fn map_mut(&self, file: &File) -> io::Result<MmapMut> {
+        self.by(MappedFile::options().write_shared(), file).map(MmapMut)
+    }
+
+    fn by(&self, options: MapFileOptions, file: &File) -> io::Result<MappedFile> {
+        let end = match self.length {
+            Some(length) => self.offset.saturating_add(length as u64),
+            None => file.metadata()?.len(),
+        };
+        let options = if self.huge_pages { options.huge_pages() } else { options };
+        let name = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
+        let mapped = options.range(self.offset..end).map(file.try_clone()?, name).map_err(plain)?;
+        if self.populate {
+            mapped.get(0..mapped.len()).map_err(plain)?;
+        }
+        Ok(mapped)
+    }
+}
+
+impl Mmap {
+    /// Maps the whole file for reading.
+    ///
+    /// Errors: as [`MmapOptions::map`].
+    pub fn map(file: &File) -> io::Result<Mmap> {
+        MmapOptions::new().map(file)
+    }
+
+    /// Advises how all of it will be used.
+    ///
+    /// Errors: those of madvise(2).
+    pub fn advise(&self, advice: Harmless) -> io::Result<()> {
+        self.0.advise(0..self.0.len(), advice).map_err(plain)
+    }
+
+    /// Advises how a part of it will be used.
+    ///
+    /// Errors: those of madvise(2); a part outside.
+    pub fn advise_range(&self, advice: Harmless, offset: usize, length: usize) -> io::Result<()> {
+        self.0.advise(part(offset, length), advice).map_err(plain)
+    }
+
+    /// Whether everything read so far was the file's (not in memmap2, which dies of it).
+    ///
+    /// Errors: a page that was gone, or could not be read.
+    pub fn check(&self) -> io::Result<()> {
+        self.0.check().map_err(plain)
+    }
+
+    /// The mapped file, with all that it can do.
+    pub fn into_inner(self) -> MappedFile {
+        self.0
+    }
+}
+
+impl MmapMut {
+    /// Maps the whole file for changes.
+    ///
+    /// Errors: as [`MmapOptions::map_mut`].
+    pub fn map_mut(file: &File) -> io::Result<MmapMut> {
+        MmapOptions::new().map_mut(file)
+    }
+
+    /// Returns when the changes are on the device.
+    ///
+    /// Errors: EIO where some of them are lost.
+    pub fn flush(&self) -> io::Result<()> {
+        self.0.sync().map_err(plain)
+    }
+
+    /// As [`flush`](MmapMut::flush), of everything.
+    ///
+    /// Errors: as there.
+    pub fn flush_range(&self, _offset: usize, _length: usize) -> io::Result<()> {
+        self.flush()
+    }
+
+    /// Advises how all of it will be used.
+    ///
+    /// Errors: those of madvise(2).
+    pub fn advise(&self, advice: Harmless) -> io::Result<()> {
+        self.0.advise(0..self.0.len(), advice).map_err(plain)
+    }
+
+    /// As [`Mmap::check`].
+    ///
+    /// Errors: as there.
+    pub fn check(&self) -> io::Result<()> {
+        self.0.check().map_err(plain)
+    }
+}
+
+fn part(offset: usize, length: usize) -> Range<usize> {
+    offset..offset.saturating_add(length)
+}
+
+impl Deref for Mmap {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.whole()
+    }
+}
+
+impl Deref for MmapMut {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.0.whole()
+    }
+}
+
+impl DerefMut for MmapMut {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.whole_mut()
+    }
+}
+
+impl AsRef<[u8]> for Mmap {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsRef<[u8]> for MmapMut {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for MmapMut {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
