@@ -34,6 +34,11 @@ const MOST_FILES: usize = 256;
 /// Descriptors that are looked at.
 const MOST_DESCRIPTORS: usize = 256;
 
+/// Looks at details, at most, and the pause between two, where a file with so many faults is not mapped just now.
+const DEEP_LOOKS: usize = 5;
+const DEEP_PAUSE: Duration = Duration::from_millis(7);
+const MANY_FAULTS: u64 = 64;
+
 /// PF_KTHREAD of linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -303,19 +308,27 @@ impl Watch {
         }
     }
 
+    /// Details of all mappings. A program that maps anew for each scan may be between two of them: it is looked at again.
     fn deep(&mut self) -> Vec<smaps::Detail> {
         let path = format!("/proc/{}/smaps", self.pid);
-        match fs::read(&path) {
-            Ok(bytes) => smaps::details(&String::from_utf8_lossy(&bytes)),
-            Err(error) => {
-                self.missing.push(Missing::new(
-                    "advice in force and page sizes",
-                    format!("{path}: {}", error.kind()),
-                    "",
-                ));
-                Vec::new()
+        let mut details = Vec::new();
+        for _ in 0..DEEP_LOOKS {
+            match fs::read(&path) {
+                Ok(bytes) => details = smaps::details(&String::from_utf8_lossy(&bytes)),
+                Err(error) => {
+                    let reason = format!("{path}: {}", error.kind());
+                    self.missing.push(Missing::new("advice in force and page sizes", reason, ""));
+                    return Vec::new();
+                }
             }
+            let mapped: HashSet<FileId> =
+                details.iter().map(|it| FileId { device: it.vma.device, inode: it.vma.inode }).collect();
+            if self.tallies.iter().all(|(id, tally)| tally.faults < MANY_FAULTS || mapped.contains(id)) {
+                break;
+            }
+            std::thread::sleep(DEEP_PAUSE);
         }
+        details
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -333,7 +346,12 @@ impl Watch {
     fn mapped_files(&mut self, details: &[smaps::Detail]) -> Vec<MappedFile> {
         let deep: HashMap<u64, &smaps::Detail> = details.iter().map(|detail| (detail.vma.start, detail)).collect();
         let mut files: HashMap<FileId, MappedFile> = HashMap::new();
-        for vma in self.places.mappings().iter().filter(|vma| vma.is_file()) {
+        // One look for both, where there are details: mappings come and go.
+        let known: Vec<_> = match details {
+            [] => self.places.mappings().to_vec(),
+            details => details.iter().map(|detail| detail.vma.clone()).collect(),
+        };
+        for vma in known.iter().filter(|vma| vma.is_file()) {
             let id = FileId { device: vma.device, inode: vma.inode };
             let file =
                 files.entry(id).or_insert_with(|| MappedFile { id, deleted: vma.deleted, ..MappedFile::default() });

@@ -14,16 +14,18 @@ const MUCH: f64 = 200.0;
 const MOST: f64 = 5000.0;
 
 fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| *rate >= MUCH) else { return Vec::new() };
-    // On a machine's count others may be the cause: only where this process waits, too.
-    let waits = evidence.faults.as_ref().map_or(0, |faults| faults.waits);
-    let read = evidence.calls.map_or(0, |calls| calls.device_bytes);
-    if evidence.rate(waits) < 10.0 && evidence.rate(read) < 1e6 {
+    let Some((mut rate, whose)) = evidence.refaults() else { return Vec::new() };
+    if whose == "machine" {
+        // Others may be the cause: this process needed no more pages again than devices read for it, or it waited for.
+        let waits = evidence.faults.as_ref().map_or(0, |faults| faults.waits);
+        rate = rate.min(evidence.rate(evidence.calls.map_or(waits, |calls| calls.device_bytes / 4096)));
+    }
+    if rate < MUCH {
         return Vec::new();
     }
     let limit = evidence.group.as_ref().and_then(|group| group.limit_bytes);
     let mut facts = vec![format!(
-        "{rate:.0} evicted pages needed again each second ({whose}), {}/s",
+        "{rate:.0} evicted pages needed again each second (count of the {whose}), {}/s",
         Bytes((rate * 4096.0) as u64).rounded()
     )];
     if let Some(limit) = limit {
