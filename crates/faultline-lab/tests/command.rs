@@ -52,7 +52,9 @@ fn an_unknown_method_workload_or_parameter_lists_those_there_are() {
     world.faultline(&["compare", "--workload", "sequentail"]).fails(2, "there are sequential, uniform");
     world.faultline(&["compare", "--method", "mmap:advise=random"]).fails(2, "no parameter \"advise\" here; legal are");
     world.faultline(&["compare", "--method", "mmap:policy=learnt"]).fails(2, "there are none, window, whole, populate");
-    world.faultline(&["compare", "--method", "uring:policy=learned"]).fails(2, "those that do are mmap, pread");
+    world
+        .faultline(&["compare", "--method", "uring:policy=learned"])
+        .fails(2, "those that do are mmap, pread, pool, uffd");
     world.faultline(&["compare", "--method", "mmap:policy=window,stride=4k"]).fails(2, "legal are");
 }
 

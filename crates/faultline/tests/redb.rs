@@ -154,3 +154,16 @@ fn several_threads_read_while_one_writes() {
         (1..15).for_each(write);
     });
 }
+
+#[test]
+fn a_pooled_file_is_opened_once_at_a_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    let first = PooledFile::open(&path, PoolOptions::default()).unwrap();
+
+    let refused = PooledFile::open(&path, PoolOptions::default()).unwrap_err().to_string();
+    drop(first);
+
+    assert!(refused.contains("is open elsewhere"), "{refused}");
+    PooledFile::open(&path, PoolOptions::default()).unwrap();
+}

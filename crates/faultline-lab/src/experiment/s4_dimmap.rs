@@ -42,8 +42,8 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
     let arms = [
         ("mmap", "mmap".to_owned()),
         ("mmap, MADV_RANDOM", "mmap:advice=random".to_owned()),
-        (BUFFERED, format!("uffd:budget={budget}")),
-        ("pool", format!("pool:budget={budget},depth=1")),
+        (BUFFERED, format!("uffd:memory={budget}")),
+        ("pool", format!("pool:memory={budget},depth=1")),
     ];
     let cell = |(name, text): (&str, String)| {
         let base = setting.reads(&data, method(&text), 0.0);

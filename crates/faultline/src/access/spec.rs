@@ -37,16 +37,18 @@ fn policies(method: &Method) -> Vec<Given> {
         return Vec::new();
     }
     let named = |policy: &&'static prefetch::Policy| Given::none().with("policy", policy.name);
-    let fits = |given: &Given| !(method.name == "pread" && given.get("policy") == Some("populate"));
+    let fits = |given: &Given| method.name == "mmap" || given.get("policy") != Some("populate");
+    let hands = if ["pool", "uffd"].contains(&method.name) { &["helper"][..] } else { &["caller", "helper"] };
     let whole = |given: Given| match given.get("policy") {
         Some("trace") => given.with("file", trace()),
-        Some("strided") => given.with("stride", "8k").with("depth", 3),
+        Some("strided") => given.with("stride", "8k").with("rows", 3),
         Some("window") => given.with("window", "16k"),
         _ => given,
     };
     let each = prefetch::ALL.iter().map(named as fn(_) -> _).filter(fits).map(whole).collect::<Vec<_>>();
     let both = |given: &Given| {
-        ["caller", "helper"].map(|by| given.clone().with("by", by).with("release", "on").with("budget", "64k"))
+        let given = given.clone().with("release", "on").with("budget", "64k");
+        hands.iter().map(|by| given.clone().with("by", by)).collect::<Vec<_>>()
     };
     each.iter().flat_map(both).chain(each.iter().cloned()).collect()
 }

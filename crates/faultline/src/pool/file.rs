@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::files::{Layout, Target};
 use crate::params::Given;
 use crate::units::Bytes;
-use std::fs::OpenOptions;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -17,6 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 /// written, as in a crash.
 pub struct PooledFile {
     path: PathBuf,
+    /// Holds the lock.
+    _file: File,
     options: PoolOptions,
     /// The pool over the file as long as it is now.
     open: RwLock<Open>,
@@ -31,16 +35,24 @@ struct Open {
 }
 
 impl PooledFile {
-    /// Opens a file for reading and writing; makes an empty one where there is none.
+    /// Opens a file for reading and writing; makes an empty one where there is none. It is locked (flock(2)) as long as it
+    /// is open.
     ///
-    /// Errors: Io (no permission), Invalid (options that cannot be used).
+    /// Errors: Io (no permission), Invalid (options that cannot be used; somebody else has the lock).
     pub fn open(path: impl Into<PathBuf>, options: PoolOptions) -> Result<PooledFile> {
         let path = path.into();
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| Error::io("open for writing", &path, error))?;
+        // File systems without locks go without.
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(Error::Invalid(format!(
+                "{} is open elsewhere, in this process or another; two pools over one file would undo each other's writes",
+                path.display()
+            )));
+        }
         let length = file.metadata().map_err(|error| Error::io("look at", &path, error))?.len();
         let open = RwLock::new(Open::over(&path, length, options)?);
-        Ok(PooledFile { path, options, open })
+        Ok(PooledFile { path, _file: file, options, open })
     }
 
     /// Bytes.

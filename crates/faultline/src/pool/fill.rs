@@ -73,6 +73,16 @@ pub(super) fn fetch(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Res
     bring(pool, reader, pages, &mut Nobody).map(drop)
 }
 
+/// Brings those of these pages that are absent and that nobody is busy with: never waits for another thread's read.
+pub(super) fn expect(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Result<()> {
+    let take = |(index, number): (usize, &u64)| {
+        let held = pool.memory.lock(*number).ok().filter(|held| !held.is_filled())?;
+        Some((index, held))
+    };
+    let absent: Vec<_> = pages.iter().enumerate().filter_map(take).collect();
+    if absent.is_empty() { Ok(()) } else { read(pool, reader, absent, &mut Nobody).map(drop) }
+}
+
 /// Brings each page once to `arrivals`, those in memory first.
 ///
 /// Errors: Invalid (no room), what the reader says; pages that had not come are evicted as before.

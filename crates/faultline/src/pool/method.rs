@@ -25,7 +25,7 @@ crate::params! {
     /// How large the pool is, and how it is filled.
     pub struct PoolParams {
         /// Memory for pages. A cgroup's limit must leave room for it.
-        budget: Bytes = Bytes::mib(64),
+        memory: Bytes = Bytes::mib(64),
         /// Bytes of a page, 4k to 2m; larger pages read more than asked for.
         page: Bytes = Bytes::kib(4),
         /// Reads kept in flight by each thread.
@@ -44,7 +44,7 @@ struct PoolReader {
 
 fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let params = PoolParams::from_given(given)?;
-    let PoolParams { budget, page, depth, direct, batch } = params;
+    let PoolParams { memory, page, depth, direct, batch } = params;
     let mut notes = Vec::new();
     let below = match IO_URING.met() {
         Ok(()) => {
@@ -60,7 +60,7 @@ fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     };
     notes.extend(below.notes);
     let transfer = transfer(&target, page)?;
-    let pool = Pool::new(target.length(), PoolOptions { budget, page, batch, transfer })?;
+    let pool = Pool::new(target.length(), PoolOptions { budget: memory, page, batch, transfer })?;
     let reader = PoolReader { handle: pool.handle(below.reader), target };
     Ok(Opened { reader: Box::new(reader), settings: params_of(given)?, notes })
 }
@@ -183,7 +183,7 @@ impl Reader for PoolReader {
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: access::Urgency) -> Result<()> {
-        fetch(&mut self.handle, &self.target, extents)
+        expect(&mut self.handle, &self.target, extents)
     }
 }
 
@@ -217,13 +217,13 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
     Ok(())
 }
 
-/// Brings the pages of `extents`.
-pub(super) fn fetch(handle: &mut Handle, target: &Target, extents: &[Extent]) -> Result<()> {
+/// Brings the pages of `extents` that nobody is busy with.
+pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -> Result<()> {
     let page = handle.pool.page() as u64;
     let mut pages = Vec::with_capacity(extents.len());
     for extent in extents {
         target.locate(*extent)?;
         pages.extend(extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page));
     }
-    handle.fetch(&pages)
+    handle.expect(&pages)
 }

@@ -24,7 +24,7 @@ use crate::files::Extent;
 use crate::sys::page_state::Refused;
 use crate::sys::pages::{Exclusive, Optimistic, PageMemory, Shared};
 use crate::units::Bytes;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use file::PooledFile;
@@ -74,6 +74,8 @@ struct Inner {
     metrics: Counts,
     /// The first write that failed since it was last told.
     failed: Mutex<Option<Error>>,
+    /// Whether a sync failed: what was written before it may be lost, and the kernel tells only once.
+    unsure: AtomicBool,
 }
 
 #[derive(Default)]
@@ -125,7 +127,7 @@ impl Pool {
         let room = options.budget.0 / page;
         if room < 16 || options.batch == 0 {
             return Err(Error::Invalid(format!(
-                "budget={}: a pool needs 16 pages of {} at least, and a batch of 1",
+                "a budget of {}: a pool needs 16 pages of {} at least, and a batch of 1",
                 options.budget, options.page
             )));
         }
@@ -139,6 +141,7 @@ impl Pool {
             hand: AtomicU64::new(0),
             metrics: Counts::default(),
             failed: Mutex::new(None),
+            unsure: AtomicBool::new(false),
         };
         Ok(Pool { shared: Arc::new(shared) })
     }
@@ -206,6 +209,16 @@ impl Handle {
             .try_for_each(|chunk| fill::fetch(&self.pool.shared, self.reader.as_mut(), chunk))
     }
 
+    /// The same as a hint: pages that another thread holds or reads just now are left out, so that this never waits for it.
+    ///
+    /// Errors: as [`pin`](Handle::pin).
+    pub fn expect(&mut self, pages: &[u64]) -> Result<()> {
+        pages.iter().try_for_each(|number| self.check(*number))?;
+        pages
+            .chunks(self.pool.shared.chunk())
+            .try_for_each(|chunk| fill::expect(&self.pool.shared, self.reader.as_mut(), chunk))
+    }
+
     /// Lets `change` set the bytes of a page, which nobody else holds meanwhile; read first where it is not there. The
     /// page is dirty afterwards.
     ///
@@ -234,10 +247,19 @@ impl Handle {
 
     /// Returns when everything changed so far is on the device.
     ///
-    /// Errors: as [`flush`](Handle::flush), and what making it durable says.
+    /// Errors: as [`flush`](Handle::flush), and what making it durable says. Once that failed, no later sync of this pool
+    /// succeeds: pages written before may be gone, and asking again would only be told that nothing is left to do
+    /// (fsync(2); PostgreSQL's "fsyncgate").
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        self.reader.sync()
+        let unsure = &self.pool.shared.unsure;
+        if unsure.load(Ordering::Acquire) {
+            return Err(Error::Invalid(
+                "an earlier sync failed, so what was written before it may be lost; open the file again and check it"
+                    .to_owned(),
+            ));
+        }
+        self.reader.sync().inspect_err(|_| unsure.store(true, Ordering::Release))
     }
 
     fn check(&self, number: u64) -> Result<()> {

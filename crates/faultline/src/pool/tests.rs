@@ -25,19 +25,21 @@ fn pool(file: &TestFile, pages: u64) -> Pool {
     Pool::new(file.length() as u64, options).unwrap()
 }
 
-/// Fails when it is told to: this many updates, this many visits.
+/// Fails when it is told to: this many updates, this many visits, this many syncs.
 struct Faulty {
     below: Box<dyn Reader>,
     updates: Arc<AtomicU64>,
     visits: Arc<AtomicU64>,
+    syncs: Arc<AtomicU64>,
+    with: i32,
 }
 
 fn takes_one(left: &AtomicU64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-fn broken() -> Error {
-    Error::io("transfer", "a faulty device", std::io::Error::from_raw_os_error(libc::EIO))
+fn broken(with: i32) -> Error {
+    Error::io("transfer", "a faulty device", std::io::Error::from_raw_os_error(with))
 }
 
 impl Reader for Faulty {
@@ -47,7 +49,7 @@ impl Reader for Faulty {
         }
         // Half of them come, then the device fails.
         self.below.visit(&extents[..extents.len() / 2], visitor)?;
-        Err(broken())
+        Err(broken(self.with))
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
@@ -56,22 +58,23 @@ impl Reader for Faulty {
         }
         // A torn write: some of it reaches the file.
         self.below.update(&extents[..extents.len() / 2], filler)?;
-        Err(broken())
+        Err(broken(self.with))
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.below.sync()
+        if takes_one(&self.syncs) { Err(broken(self.with)) } else { self.below.sync() }
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        let (updates, visits) = (Arc::clone(&self.updates), Arc::clone(&self.visits));
-        Ok(Box::new(Faulty { below: self.below.sibling()?, updates, visits }))
+        let [updates, visits, syncs] = [&self.updates, &self.visits, &self.syncs].map(Arc::clone);
+        Ok(Box::new(Faulty { below: self.below.sibling()?, updates, visits, syncs, with: self.with }))
     }
 }
 
-fn faulty(file: &TestFile, pool: &Pool, updates: u64, visits: u64) -> Handle {
-    let count = |value| Arc::new(AtomicU64::new(value));
-    pool.handle(Box::new(Faulty { below: below(file), updates: count(updates), visits: count(visits) }))
+/// A handle whose reader fails so many updates, visits and syncs.
+fn faulty(file: &TestFile, pool: &Pool, fails: [u64; 3], with: i32) -> Handle {
+    let [updates, visits, syncs] = fails.map(|count| Arc::new(AtomicU64::new(count)));
+    pool.handle(Box::new(Faulty { below: below(file), updates, visits, syncs, with }))
 }
 
 #[test]
@@ -123,26 +126,41 @@ fn threads_under_eviction_never_see_a_torn_or_foreign_page() {
 
 #[test]
 fn a_write_that_failed_is_told_and_nothing_is_lost() {
+    for errno in [libc::EIO, libc::ENOSPC] {
+        let file = TestFile::on_disk(64 * PAGE);
+        let pool = pool(&file, 32);
+        let mut handle = faulty(&file, &pool, [1, 0, 0], errno);
+        for number in 0..8 {
+            handle.change(number, |bytes| bytes.fill(0xee)).unwrap();
+        }
+
+        let first = handle.sync();
+        let second = handle.sync();
+
+        assert_eq!(first.unwrap_err().errno(), Some(errno));
+        assert!(second.is_ok(), "{second:?}");
+        assert!(std::fs::read(file.path()).unwrap()[..8 * PAGE].iter().all(|byte| *byte == 0xee));
+    }
+}
+
+#[test]
+fn after_a_sync_that_failed_no_handle_promises_anything() {
     let file = TestFile::on_disk(64 * PAGE);
     let pool = pool(&file, 32);
-    let mut handle = faulty(&file, &pool, 1, 0);
-    for number in 0..8 {
-        handle.change(number, |bytes| bytes.fill(0xee)).unwrap();
-    }
+    let (mut handle, mut other) = (faulty(&file, &pool, [0, 0, 1], libc::EIO), pool.handle(below(&file)));
+    handle.change(3, |bytes| bytes.fill(0xee)).unwrap();
 
-    let first = handle.sync();
-    let second = handle.sync();
+    assert_eq!(handle.sync().unwrap_err().errno(), Some(libc::EIO));
+    let told = other.sync().unwrap_err().to_string();
 
-    assert!(matches!(first, Err(Error::Io { .. })), "{first:?}");
-    assert!(second.is_ok(), "{second:?}");
-    assert!(std::fs::read(file.path()).unwrap()[..8 * PAGE].iter().all(|byte| *byte == 0xee));
+    assert!(told.contains("an earlier sync failed"), "{told}");
 }
 
 #[test]
 fn pages_that_cannot_be_written_are_not_evicted() {
     let file = TestFile::on_disk(256 * PAGE);
     let pool = pool(&file, 32);
-    let mut handle = faulty(&file, &pool, u64::MAX, 0);
+    let mut handle = faulty(&file, &pool, [u64::MAX, 0, 0], libc::EIO);
     for number in 0..16 {
         handle.change(number, |bytes| bytes.fill(0xdd)).unwrap();
     }
@@ -160,7 +178,7 @@ fn pages_that_cannot_be_written_are_not_evicted() {
 fn a_read_that_failed_leaves_the_page_to_be_read_again() {
     let file = TestFile::on_disk(64 * PAGE);
     let pool = pool(&file, 32);
-    let mut handle = faulty(&file, &pool, 0, 1);
+    let mut handle = faulty(&file, &pool, [0, 1, 0], libc::EIO);
 
     assert!(handle.fetch(&[1, 3, 5, 7]).is_err());
     assert_eq!(pool.metrics().resident, 2, "half of them came");
@@ -200,7 +218,7 @@ fn a_page_past_the_end_is_refused() {
 #[test]
 fn breaking_off_leaves_no_page_held() {
     let file = TestFile::on_disk(64 * PAGE);
-    let given: Given = "budget=256k".parse().unwrap();
+    let given: Given = "memory=256k".parse().unwrap();
     let mut opened = (super::METHOD.open)(file.target(false), &given).unwrap();
     let extents: Vec<Extent> = (0..64).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
     struct First;
@@ -217,4 +235,61 @@ fn breaking_off_leaves_no_page_held() {
     let mut seen = 0;
     opened.reader.visit(&extents, &mut |_: usize, _: &[u8]| seen += 1).unwrap();
     assert_eq!(seen, 64);
+}
+
+#[test]
+fn what_is_expected_is_there_later_and_a_page_in_other_hands_is_not_waited_for() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let (mut handle, mut other) = (pool.handle(below(&file)), pool.handle(below(&file)));
+
+    handle
+        .change(3, |_| other.expect(&[2, 3, 4]))
+        .expect("the page can be changed")
+        .expect("the pages beside it can be read meanwhile");
+
+    assert!(pool.try_pin(2).is_ok() && pool.try_pin(4).is_ok());
+    assert_eq!(pool.metrics().misses, 3);
+}
+
+#[test]
+fn every_policy_around_a_small_pool_shows_the_bytes_of_the_file() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pages = |stride: usize| (0..256).map(move |row| (row * stride % 256 * PAGE) as u64);
+    for policy in ["window", "whole", "strided,stride=12k", "learned", "thread"] {
+        let given: Given = format!("memory=128k,policy={policy}").parse().unwrap();
+        let opened = crate::prefetch::open(&super::METHOD, file.target(false), &given).unwrap();
+        let readers = (0..3).map(|_| opened.reader.sibling().unwrap());
+        let visit = |mut reader: Box<dyn Reader>, together: usize| {
+            let extents: Vec<Extent> = pages(3).map(|offset| Extent { offset, length: PAGE }).collect();
+            let mut seen = 0;
+            for some in extents.chunks(together) {
+                let mut see = |index: usize, bytes: &[u8]| {
+                    let begin = some[index].offset as usize;
+                    seen += usize::from(*bytes == file.content()[begin..begin + PAGE]);
+                };
+                reader.visit(some, &mut see).unwrap();
+            }
+            seen
+        };
+        let seen: Vec<usize> = std::thread::scope(|scope| {
+            let visits: Vec<_> = readers
+                .zip([1, 7, 256])
+                .map(|(reader, together)| scope.spawn(move || visit(reader, together)))
+                .collect();
+            visits.into_iter().map(|visit| visit.join().unwrap()).collect()
+        });
+
+        assert_eq!(seen, [256; 3], "{policy}");
+    }
+}
+
+#[test]
+fn hints_to_a_pool_are_given_by_a_helper() {
+    let file = TestFile::on_disk(PAGE);
+    let given: Given = "policy=learned,by=caller".parse().unwrap();
+
+    let refused = crate::prefetch::open(&super::METHOD, file.target(false), &given).err().unwrap();
+
+    assert!(refused.to_string().contains("leave by=helper"), "{refused}");
 }

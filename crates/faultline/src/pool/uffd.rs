@@ -24,7 +24,7 @@ crate::params! {
     /// How large the pool is, and how it is filled.
     pub struct UffdParams {
         /// Memory for pages. A cgroup's limit must leave room for it.
-        budget: Bytes = Bytes::mib(64),
+        memory: Bytes = Bytes::mib(64),
         /// Bytes brought by a fault, 4k to 2m; larger ones read more than asked for, and spare faults.
         page: Bytes = Bytes::kib(4),
         /// Past the page cache, so that nothing is cached twice.
@@ -44,7 +44,7 @@ struct UffdReader {
 fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let params = UffdParams::from_given(given)?;
     let settings = params.given();
-    let UffdParams { budget, page, direct, batch } = params;
+    let UffdParams { memory, page, direct, batch } = params;
     USERFAULTFD.met()?;
     let name = match (IO_URING.met(), direct) {
         (Ok(()), _) => "uring",
@@ -56,7 +56,7 @@ fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
         _ => Given::none(),
     };
     let below = (access::plain(name)?.open)(Arc::clone(&target), &given)?;
-    let options = PoolOptions { budget, page, batch, transfer: method::transfer(&target, page)? };
+    let options = PoolOptions { budget: memory, page, batch, transfer: method::transfer(&target, page)? };
     let map = Arc::new(PooledMap::new(target.length(), options, below.reader.sibling()?)?);
     let handle = map.pool().handle(below.reader);
     let reader = UffdReader { map, target, handle };
@@ -93,6 +93,6 @@ impl Reader for UffdReader {
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {
-        method::fetch(&mut self.handle, &self.target, extents)
+        method::expect(&mut self.handle, &self.target, extents)
     }
 }

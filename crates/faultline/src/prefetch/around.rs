@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Bursts that wait for the helper before the visit waits for it.
+/// Bursts that wait for the helper, at most.
 const QUEUED_BURSTS: usize = 64;
 
 /// Extents visited before they are let go of together: one call for many.
@@ -211,10 +211,11 @@ impl Helper {
         Ok(Helper { bursts: Some(bursts), thread: Some(thread), shared, reader })
     }
 
-    /// Waits where the helper is far behind. A helper that ended left its error in `shared`.
+    /// Never waits: where the helper is so far behind, the visit has passed what it is told. A helper that ended left its
+    /// error in `shared`.
     fn send(&self, burst: Burst) {
         if let Some(bursts) = &self.bursts {
-            let _ = bursts.send(burst);
+            let _ = bursts.try_send(burst);
         }
     }
 }

@@ -23,9 +23,8 @@ impl Cached {
         Cached { target: Some(target) }
     }
 
-    /// Takes nothing for cached.
-    #[cfg(test)]
-    pub fn unknown() -> Cached {
+    /// Takes nothing for cached: for readers that go past the page cache.
+    pub fn nothing() -> Cached {
         Cached { target: None }
     }
 

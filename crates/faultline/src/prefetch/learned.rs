@@ -28,7 +28,7 @@ crate::params! {
     /// When and how far.
     struct LearnedParams {
         /// Rows ahead of a stride; 128 keep a disk busy that takes 64 requests, with room for delays.
-        depth: u32 = 128,
+        rows: u32 = 128,
         /// Bytes ahead of a sequential order; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
         window: Bytes = Bytes::mib(4),
         /// Predictions that must come true before anything is read ahead; 2 after the three accesses that show a law.
@@ -383,7 +383,7 @@ impl Learned {
         let Some(stream) = self.streams.last() else { return };
         let depth = match stream.is_dense() {
             true => self.params.window.0 / stream.stride.unsigned_abs(),
-            false => u64::from(self.params.depth),
+            false => u64::from(self.params.rows),
         };
         streams::want_last(&mut self.streams, depth, &self.scene, wanted);
     }

@@ -43,9 +43,12 @@ pub const ALL: &[&Policy] = &[
     &trace::POLICY,
 ];
 
-/// The methods that take a policy: those that read through the page cache one extent after the other, so that pages
-/// read ahead are found there. The others either keep a queue of their own or go past the cache.
-pub const METHODS: &[&str] = &["mmap", "pread"];
+/// The methods that take a policy: those that find what was read ahead, in the page cache or in a pool. The others keep
+/// nothing.
+pub const METHODS: &[&str] = &["mmap", "pread", "pool", "uffd"];
+
+/// Those of them with a cache of their own: their hints wait until the bytes are there, so a helper must give them.
+const POOLED: &[&str] = &["pool", "uffd"];
 
 /// Name of the parameter that chooses a policy.
 const CHOICE: &str = "policy";
@@ -196,8 +199,16 @@ pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opene
         Given(given.0.iter().filter(|(name, _)| own(name)).map(|(name, text)| (name.clone(), text.clone())).collect())
     };
     let opened = (method.open)(Arc::clone(&target), &underneath(policy, method, part(&(method.params)()))?)?;
-    let common = Common::from_given(&part(&Common::declared()))?;
-    around(policy, target, opened, &common, &part(&(policy.params)()))
+    let mut common = Common::from_given(&part(&Common::declared()))?;
+    let is_pooled = POOLED.contains(&method.name);
+    if is_pooled && common.by == By::Caller {
+        return Err(Error::Invalid(format!("{}: hints wait for their reads here; leave by=helper", method.name)));
+    }
+    if is_pooled {
+        common.by = By::Helper;
+    }
+    let cached = if is_pooled { Cached::nothing() } else { Cached::of(Arc::clone(&target)) };
+    around(policy, &target, opened, &common, cached, &part(&(policy.params)()))
 }
 
 /// The policy that `given` names for `method`.
@@ -242,7 +253,14 @@ fn underneath(policy: &Policy, method: &Method, mut given: Given) -> Result<Give
 }
 
 /// `opened` with the policy around its reader, where the policy decides anything during visits.
-fn around(policy: &Policy, target: Arc<Target>, opened: Opened, common: &Common, own: &Given) -> Result<Opened> {
+fn around(
+    policy: &Policy,
+    target: &Target,
+    opened: Opened,
+    common: &Common,
+    cached: Cached,
+    own: &Given,
+) -> Result<Opened> {
     let Opened { reader, mut settings, mut notes } = opened;
     let Common { budget, by, gap, release } = common;
     let by = if *by == By::Policy { policy.by } else { *by };
@@ -259,7 +277,7 @@ fn around(policy: &Policy, target: Arc<Target>, opened: Opened, common: &Common,
     let (predictor, own) = start(&scene, own)?;
     settings.0.extend(own.0);
     let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
-    let hints = Hints { merge, cached: Cached::of(target), by, release: *release };
+    let hints = Hints { merge, cached, by, release: *release };
     let reader = Prefetching::new(reader, predictor, hints)?;
     Ok(Opened { reader: Box::new(reader), settings, notes })
 }

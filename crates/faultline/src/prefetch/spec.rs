@@ -98,7 +98,7 @@ fn a_method_that_finds_nothing_read_ahead_takes_no_policy() {
 
     let refused = prefetch::open(methods::named("direct").unwrap(), file.target(false), &given).err().unwrap();
 
-    assert!(refused.to_string().contains("mmap, pread"), "{refused}");
+    assert!(refused.to_string().contains("mmap, pread, pool, uffd"), "{refused}");
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn the_settings_in_force_are_told_with_what_the_policy_chose() {
     let opened = |given: &str| prefetch::open(mmap, file.target(false), &given.parse().unwrap()).unwrap().settings;
 
     assert_eq!(
-        opened("policy=strided,depth=7").to_string(),
-        "advice=random,align=page,budget=8m,by=caller,depth=7,gap=4k,length=0,policy=strided,populate=none,\
-         release=off,share=shared,stride=256k"
+        opened("policy=strided,rows=7").to_string(),
+        "advice=random,align=page,budget=8m,by=caller,gap=4k,length=0,policy=strided,populate=none,\
+         release=off,rows=7,share=shared,stride=256k"
     );
     assert_eq!(opened("policy=learned,advice=normal").get("advice"), Some("normal"));
 }
@@ -319,8 +319,8 @@ impl Reader for Noting {
 
 fn around(reader: &Noting, by: By, release: Switch) -> Prefetching {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
-    let hints = Hints { merge, cached: Cached::unknown(), by, release };
-    Prefetching::new(reader.sibling().unwrap(), started("strided", "stride=64k,depth=4"), hints).unwrap()
+    let hints = Hints { merge, cached: Cached::nothing(), by, release };
+    Prefetching::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints).unwrap()
 }
 
 #[test]

@@ -29,7 +29,7 @@ crate::params! {
         /// Bytes wanted of each row; 0 is as many as each access has.
         length: Bytes = Bytes(0),
         /// Rows ahead of the last access; 128 keep a disk busy that takes 64 requests, with room for delays.
-        depth: u32 = 128,
+        rows: u32 = 128,
     }
 }
 
@@ -43,7 +43,7 @@ struct Strided {
 fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
     let params = StridedParams::from_given(given)?;
     if params.stride.0 == 0 || params.length.0 > params.stride.0 || params.stride.0 > i64::MAX as u64 {
-        let StridedParams { stride, length, depth: _ } = &params;
+        let StridedParams { stride, length, rows: _ } = &params;
         return Err(Error::Invalid(format!("length={length},stride={stride}: rows have at most the stride's bytes")));
     }
     let settings = params.given();
@@ -53,7 +53,7 @@ fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
 impl Strided {
     /// Moves the column that `extent` continues, or a new one, to the end of the list.
     fn find_column(&mut self, extent: Extent) {
-        let StridedParams { stride, length, depth } = &self.params;
+        let StridedParams { stride, length, rows } = &self.params;
         let length = if length.0 == 0 { extent.length } else { length.0 as usize };
         match self.columns.iter_mut().position(|column| column.advance(extent).is_some()) {
             Some(at) => self.columns[at..].rotate_left(1),
@@ -61,7 +61,7 @@ impl Strided {
                 if self.columns.len() == COLUMNS {
                     self.columns.remove(0);
                 }
-                self.columns.push(Stream::new(extent.offset, stride.0 as i64, length, u64::from(*depth)));
+                self.columns.push(Stream::new(extent.offset, stride.0 as i64, length, u64::from(*rows)));
             }
         }
     }
@@ -70,7 +70,7 @@ impl Strided {
 impl Predictor for Strided {
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
         self.find_column(extent);
-        streams::want_last(&mut self.columns, u64::from(self.params.depth), &self.scene, wanted);
+        streams::want_last(&mut self.columns, u64::from(self.params.rows), &self.scene, wanted);
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn the_next_rows_are_wanted_from_the_first_access_on() {
-        assert_eq!(wanted("stride=64k,depth=3", [500]), [66_036, 131_572, 197_108]);
+        assert_eq!(wanted("stride=64k,rows=3", [500]), [66_036, 131_572, 197_108]);
     }
 
     #[test]
     fn every_row_is_wanted_once() {
-        let rows = wanted("stride=64k,depth=8", (0..100).map(|row| row * 65536));
+        let rows = wanted("stride=64k,rows=8", (0..100).map(|row| row * 65536));
 
         assert_eq!(rows, (1..108).map(|row| row * 65536).collect::<Vec<u64>>()[..rows.len()]);
         assert!(rows.len() >= 105);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn columns_have_rows_of_their_own() {
-        let mut both = wanted("stride=64k,depth=4", (0..20).flat_map(|row| [row * 65536, row * 65536 + 30_000]));
+        let mut both = wanted("stride=64k,rows=4", (0..20).flat_map(|row| [row * 65536, row * 65536 + 30_000]));
         both.sort_unstable();
 
         assert!(both.windows(2).all(|pair| pair[0] < pair[1]), "{both:?}");
