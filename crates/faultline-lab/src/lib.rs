@@ -12,6 +12,7 @@ pub mod machine;
 pub mod peer;
 pub mod place;
 pub mod procedure;
+pub mod process;
 pub mod record;
 pub mod report;
 pub mod run;

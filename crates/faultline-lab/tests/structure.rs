@@ -19,11 +19,11 @@ const STRANGERS: &[(&str, &str)] =
 /// Floors of the lab, lowest first.
 const LAB: &[&[&str]] = &[
     &["data", "trial", "record", "stats"],
-    &["workload", "machine", "place", "scratch", "peer", "procedure"],
+    &["workload", "machine", "place", "scratch", "peer", "procedure", "process"],
     &["run", "lineup"],
     &["experiment", "jobfile"],
     &["session"],
-    &["report", "doctor"],
+    &["report", "doctor", "assist"],
     &["command"],
 ];
 

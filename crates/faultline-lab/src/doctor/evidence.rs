@@ -1,5 +1,6 @@
 //! What is known of a watched process: gathered once, plain data, judged by the rules.
 
+use crate::process::files::Descriptor;
 use faultline::Missing;
 use faultline::observe::pattern::{Access, Recognised};
 use faultline::observe::places::FileId;
@@ -177,21 +178,6 @@ pub struct Huge {
     pub huge_bytes: u64,
     /// Of these, where MADV_HUGEPAGE is in force.
     pub wanted_bytes: u64,
-}
-
-/// An open regular file.
-#[derive(Clone, Debug, Default)]
-pub struct Descriptor {
-    /// Its number.
-    pub number: u32,
-    /// Path.
-    pub path: String,
-    /// Bytes.
-    pub size_bytes: u64,
-    /// Whether it was opened with O_DIRECT.
-    pub direct: bool,
-    /// Bytes of it in the page cache.
-    pub cached_bytes: Option<u64>,
 }
 
 /// The memory cgroup that limits the process.

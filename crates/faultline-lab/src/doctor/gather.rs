@@ -1,17 +1,17 @@
 //! Watches a process and brings together what is known of it. Reads only; the process is never stopped or changed.
 
 use super::evidence::{Calls, Deep, Evidence, Faults, FileMapping, Group, Huge, Machine, MappedFile, Process, Target};
-use super::files::{self, Mount};
 use crate::place;
+use crate::process::files::{self, Mount};
+use crate::process::{check, closed, has_ended, raise_descriptor_limit};
 use faultline::observe::pattern::{self, Access};
 use faultline::observe::places::{FileId, Place, Places};
 use faultline::observe::sampler::{Sampler, Seen};
 use faultline::observe::{CgroupDir, Kind, Observer, Scene, Snapshot};
 use faultline::proc::{number, smaps};
-use faultline::{Error, Missing, Result};
+use faultline::{Missing, Result};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -38,9 +38,6 @@ const MOST_DESCRIPTORS: usize = 256;
 const DEEP_LOOKS: usize = 5;
 const DEEP_PAUSE: Duration = Duration::from_millis(7);
 const MANY_FAULTS: u64 = 64;
-
-/// PF_KTHREAD of linux/sched.h.
-const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
@@ -78,60 +75,6 @@ pub fn gather(pid: u32, options: Options, stop: &AtomicBool) -> Result<Evidence>
     watch.levels();
     watch.ended |= has_ended(pid);
     Ok(watch.into_evidence(began.elapsed(), options.deep))
-}
-
-/// Whether the process can be watched at all.
-fn check(pid: u32) -> Result<()> {
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
-        return Err(Error::Invalid(format!("there is no process {pid}; look for its number with ps or pgrep")));
-    };
-    let name = status.lines().next().and_then(|line| line.strip_prefix("Name:")).unwrap_or_default().trim();
-    if let Some(group) = number(&status, "Tgid").filter(|group| *group != u64::from(pid)) {
-        return Err(Error::Invalid(format!("{pid} is a thread of process {group} ({name}); name the process")));
-    }
-    if flags(pid) & KERNEL_THREAD != 0 {
-        return Err(Error::Invalid(format!(
-            "{pid} ({name}) is a kernel thread, which maps no files; name a program's process"
-        )));
-    }
-    if has_ended(pid) {
-        return Err(Error::Invalid(format!("process {pid} ({name}) has ended already and waits for its parent")));
-    }
-    Ok(())
-}
-
-/// Field 9 of /proc/PID/stat.
-fn flags(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    text.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse().ok()).unwrap_or(0)
-}
-
-/// Gone, or a zombie.
-fn has_ended(pid: u32) -> bool {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    text.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
-}
-
-fn closed(pid: u32, error: &std::io::Error) -> Error {
-    if error.kind() != std::io::ErrorKind::PermissionDenied {
-        return Error::Invalid(format!("process {pid} ended before it could be watched"));
-    }
-    let owner = fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok();
-    let own = rustix::process::geteuid().as_raw();
-    let reason = match owner {
-        Some(owner) if owner != own => format!("it belongs to user {owner}, we are user {own}"),
-        _ => "it hides itself (not dumpable), or has more capabilities than we".to_owned(),
-    };
-    Missing::new(format!("process {pid}"), reason, format!("run as its user, or as root: sudo faultline doctor {pid}"))
-        .into()
-}
-
-/// Sampling takes two descriptors for each thread and processor; the soft limit is only our own affair.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Refused: fewer threads are followed, and that is told.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// A watch in progress.

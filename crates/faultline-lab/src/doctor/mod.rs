@@ -3,7 +3,6 @@
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
 pub mod evidence;
-mod files;
 pub mod gather;
 mod json;
 pub mod rules;

@@ -62,6 +62,57 @@ struct Ahead {
     error: Option<Error>,
 }
 
+/// A policy's hints for accesses that somebody else makes, as where another program is watched.
+pub struct Follower {
+    ahead: Ahead,
+}
+
+impl Follower {
+    /// Gives the hints through `reader`, from the calling thread.
+    pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Follower {
+        Follower { ahead: Ahead::new(predictor, Issuer::Caller(reader), hints) }
+    }
+
+    /// An access was made. Returns whether the policy wants something read ahead now: see [`announce`](Self::announce).
+    #[inline]
+    pub fn observe(&mut self, extent: Extent) -> bool {
+        self.ahead.predictor.observe(extent, &mut self.ahead.wanted);
+        !self.ahead.wanted.is_empty()
+    }
+
+    /// Reads ahead what the policy wanted since the last time, and shows what of it was not cached.
+    ///
+    /// Errors: what the advice says (the file became unreadable), or the policy.
+    pub fn announce(&mut self, mut show: impl FnMut(Extent)) -> Result<()> {
+        let Ahead { hints, wanted, requests, .. } = &mut self.ahead;
+        hints.merge.requests(wanted, requests);
+        hints.cached.leave_out(requests);
+        requests.iter().for_each(|request| show(*request));
+        if !requests.is_empty() {
+            self.ahead.issuer.will_need(requests)?;
+        }
+        self.ahead.check()
+    }
+
+    /// Forgets what the policy wanted since the last time.
+    pub fn discard(&mut self) {
+        self.ahead.wanted.clear();
+    }
+
+    /// Wants `extents`, beside what the policy wants.
+    pub fn want(&mut self, extents: impl IntoIterator<Item = Extent>) {
+        self.ahead.wanted.extend(extents);
+    }
+
+    /// For another thread of the program: without any experience.
+    ///
+    /// Errors: as `Reader::sibling`.
+    pub fn sibling(&self) -> Result<Follower> {
+        let Ahead { predictor, issuer, hints, .. } = &self.ahead;
+        Ok(Follower { ahead: Ahead::new(predictor.sibling()?, issuer.sibling()?, hints.clone()) })
+    }
+}
+
 impl Prefetching {
     /// `reader` with `predictor` around it.
     ///

@@ -20,7 +20,7 @@ mod whole;
 mod window;
 
 use around::Hints;
-pub use around::{By, Prefetching};
+pub use around::{By, Follower, Prefetching};
 
 use crate::access::{Method, Opened};
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ use crate::params::{Given, Param, Params, Switch, Value};
 use crate::units::Bytes;
 use cached::Cached;
 use merge::Merge;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Every policy, the one that does nothing first.
@@ -209,6 +210,26 @@ pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opene
     }
     let cached = if is_pooled { Cached::nothing() } else { Cached::of(Arc::clone(&target)) };
     around(policy, &target, opened, &common, cached, &part(&(policy.params)()))
+}
+
+/// The hints of `policy` for accesses to `target` that somebody else makes; they are given through the page cache.
+///
+/// Errors: Invalid (parameters; a policy that decides nothing during visits), Io.
+pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Follower> {
+    let declared = Common::declared();
+    let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        given.0.clone().into_iter().partition(|(name, _)| declared.iter().any(|param| param.name == *name));
+    let Common { budget, by: _, gap, release } = Common::from_given(&Given(common))?;
+    let Some(start) = policy.start else {
+        return Err(Error::Invalid(format!("{} decides nothing while a program runs", policy.name)));
+    };
+    let (budget, _) = granted(policy, budget, crate::headroom::free_bytes());
+    let scene = Scene { length: target.length(), budget, gap: gap.0 };
+    let (predictor, _) = start(&scene, &Given(own))?;
+    let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
+    let hints = Hints { merge, cached: Cached::of(Arc::clone(&target)), by: By::Caller, release };
+    let reader = (crate::access::plain("pread")?.open)(target, &Given::none())?.reader;
+    Ok(Follower::new(reader, predictor, hints))
 }
 
 /// The policy that `given` names for `method`.

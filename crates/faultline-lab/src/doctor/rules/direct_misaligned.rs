@@ -1,7 +1,8 @@
 //! O_DIRECT with buffers, offsets or lengths that don't fit: the calls fail, or the file system reads through the cache.
 
-use crate::doctor::evidence::{Descriptor, Evidence};
+use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::process::files::Descriptor;
 use faultline::Bytes;
 
 pub(super) const RULE: Rule = Rule {

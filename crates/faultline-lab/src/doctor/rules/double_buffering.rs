@@ -46,7 +46,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 mod tests {
     use super::super::scenes::{healthy, only};
     use super::*;
-    use crate::doctor::evidence::Descriptor;
+    use crate::process::files::Descriptor;
 
     #[test]
     fn passes_over_a_cached_file_are_found_and_a_first_read_is_not() {

@@ -1,6 +1,5 @@
 //! The files behind mappings and descriptors: opened without side effects, measured, found in the table of mounts.
 
-use super::evidence::Descriptor;
 use faultline::observe::places::FileId;
 use faultline::sys::cache;
 use std::fs::{self, File, OpenOptions};
@@ -12,6 +11,21 @@ const HARMLESS: i32 = 0o4000 | 0o400;
 
 /// O_DIRECT in fdinfo, by architecture.
 const DIRECT: u32 = if cfg!(any(target_arch = "aarch64", target_arch = "arm")) { 0o200000 } else { 0o40000 };
+
+/// An open regular file.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptor {
+    /// Its number.
+    pub number: u32,
+    /// Path.
+    pub path: String,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Whether it was opened with O_DIRECT.
+    pub direct: bool,
+    /// Bytes of it in the page cache.
+    pub cached_bytes: Option<u64>,
+}
 
 /// A mount, by the device number of what lies on it.
 pub struct Mount {
