@@ -84,12 +84,12 @@ impl Follower {
     ///
     /// Errors: what the advice says (the file became unreadable), or the policy.
     pub fn announce(&mut self, mut show: impl FnMut(Extent)) -> Result<()> {
-        let Ahead { hints, wanted, requests, .. } = &mut self.ahead;
+        let Ahead { hints, wanted, requests, issuer, .. } = &mut self.ahead;
         hints.merge.requests(wanted, requests);
         hints.cached.leave_out(requests);
         requests.iter().for_each(|request| show(*request));
         if !requests.is_empty() {
-            self.ahead.issuer.will_need(requests)?;
+            issuer.will_need(requests)?;
         }
         self.ahead.check()
     }
