@@ -2,6 +2,7 @@
 //!
 //! One way through: `workload -> access method -> counters -> record -> report, verdict, advice`.
 
+pub mod assist;
 pub mod command;
 pub mod data;
 pub mod doctor;

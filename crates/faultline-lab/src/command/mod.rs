@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand. These translate words into values and results into exit codes; they
 //! decide nothing.
 
+mod assist;
 mod compare;
 mod doctor;
 mod manual;
@@ -37,6 +38,7 @@ enum Command {
     Reproduce(reproduce::Args),
     Report(report::Args),
     Doctor(doctor::Args),
+    Assist(assist::Args),
     Probe(probe::Args),
     List(manual::ListArgs),
     Completions(manual::CompletionsArgs),
@@ -59,6 +61,8 @@ pub enum Exit {
     Invalid,
     /// Stopped by the user.
     Interrupted,
+    /// As the program that was started.
+    Program(u8),
 }
 
 impl From<Exit> for ExitCode {
@@ -69,6 +73,7 @@ impl From<Exit> for ExitCode {
             Exit::Unsupported => 3,
             Exit::Invalid => 4,
             Exit::Interrupted => 130,
+            Exit::Program(code) => code,
         })
     }
 }
@@ -109,6 +114,7 @@ fn run(command: Command) -> faultline::Result<Exit> {
         Command::Reproduce(args) => reproduce::run(args),
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Assist(args) => assist::run(args),
         Command::Probe(args) => probe::run(args),
         Command::List(args) => manual::list(args),
         Command::Completions(args) => manual::completions(args, &mut Cli::command()),

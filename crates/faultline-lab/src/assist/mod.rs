@@ -1,0 +1,291 @@
+//! Prefetching for a running program, from outside: its page faults are watched, their order is recognised, and what comes
+//! next is read into the page cache that both share. The program is not stopped or changed.
+
+mod json;
+mod reader;
+mod rows;
+mod terminal;
+
+pub use json::document;
+pub use terminal::print;
+
+use crate::process::{self, files};
+use faultline::files::{Layout, Target};
+use faultline::observe::places::{FileId, Place, Places};
+use faultline::observe::sampler::{Sampler, Seen};
+use faultline::prefetch::{self, Follower};
+use faultline::{Given, Result};
+use reader::{FileReader, Reach};
+pub use reader::{PAGE, Tally};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pause between two looks: while there is something to do, and where nothing happens.
+const PAUSE: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(20));
+
+/// How often it is looked whether the program is still there.
+const ALIVE: Duration = Duration::from_millis(50);
+
+/// Files that are followed at most: each takes a descriptor.
+const MOST_FILES: usize = 256;
+
+/// Readers (a thread in a file) that are followed at most.
+const MOST_READERS: usize = 4096;
+
+/// How to help.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Until when; none is as long as the program runs.
+    pub length: Option<Duration>,
+    /// Bytes read ahead and not yet touched, for each thread and file, at most.
+    pub budget: u64,
+    /// Rows ahead of a stride.
+    pub rows: u64,
+    /// Bytes read ahead each second, at most.
+    pub rate: Option<u64>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How long it took.
+    pub length: Duration,
+    /// Whether the program ended.
+    pub ended: bool,
+    /// Faults seen, and those in files.
+    pub faults: u64,
+    /// See above.
+    pub in_files: u64,
+    /// Samples that did not fit.
+    pub lost: u64,
+    /// Threads that could not be followed.
+    pub unfollowed: usize,
+    /// Processor time of ours, and of the program meanwhile.
+    pub own_time: Duration,
+    /// See above; zero where the program ended before it could be asked.
+    pub program_time: Duration,
+    /// By file, those with most read ahead first.
+    pub files: Vec<FileOutcome>,
+}
+
+/// What was done for a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileOutcome {
+    /// Its path when it was first seen.
+    pub path: String,
+    /// Faults in it.
+    pub faults: u64,
+    /// Faults that waited for the device, and how long in all.
+    pub waits: u64,
+    /// See above.
+    pub waited_ns: u64,
+    /// Threads that faulted in it.
+    pub threads: usize,
+    /// Over all threads; the stride is that of the thread that read most.
+    pub tally: Tally,
+    /// Why it could not be helped with.
+    pub refused: Option<String>,
+}
+
+/// Helps process `pid`, and those it starts, until it ends, the time is over or `stop` is raised.
+///
+/// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
+pub fn assist(pid: u32, options: Options, stop: &AtomicBool) -> Result<Outcome> {
+    process::check(pid)?;
+    let places = Places::of(pid).map_err(|error| process::closed(pid, &error))?;
+    process::raise_descriptor_limit();
+    let sampler = Sampler::open(pid)?;
+    let mut help = Help { pid, options, places: HashMap::from([(pid, places)]), ..Help::default() };
+    help.run(sampler, stop)
+}
+
+#[derive(Default)]
+struct Help {
+    pid: u32,
+    options: Options,
+    places: HashMap<u32, Places>,
+    files: HashMap<FileId, Followed>,
+    readers: HashMap<(u32, FileId), FileReader>,
+    /// Bytes that may be read now.
+    allowance: u64,
+    outcome: Outcome,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { length: None, budget: 8 << 20, rows: 1024, rate: None }
+    }
+}
+
+/// A file that the program maps.
+struct Followed {
+    outcome: FileOutcome,
+    /// What readers are made of; none where the file cannot be read by us.
+    base: Option<(Arc<Target>, Follower, Reach)>,
+}
+
+impl Help {
+    fn run(&mut self, mut sampler: Sampler, stop: &AtomicBool) -> Result<Outcome> {
+        let began = Instant::now();
+        let own_before = own_time();
+        let program_before = program_time(self.pid).unwrap_or_default();
+        let mut program_after = program_before;
+        let (mut pause, mut alive_at) = (PAUSE.0, began);
+        self.allowance = self.options.rate.unwrap_or(u64::MAX);
+        while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
+            std::thread::sleep(pause);
+            self.replenish(pause);
+            let faults = sampler.read(|seen| self.see(seen));
+            self.outcome.faults += faults;
+            pause = if faults > 0 { PAUSE.0 } else { (pause * 5 / 4).min(PAUSE.1) };
+            if alive_at.elapsed() >= ALIVE {
+                alive_at = Instant::now();
+                program_after = program_time(self.pid).unwrap_or(program_after);
+                if process::has_ended(self.pid) {
+                    self.outcome.ended = true;
+                    break;
+                }
+            }
+        }
+        self.outcome.faults += sampler.read(|_| ());
+        program_after = program_time(self.pid).unwrap_or(program_after);
+        let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.length = began.elapsed();
+        outcome.lost = sampler.lost();
+        outcome.unfollowed = sampler.unfollowed();
+        outcome.own_time = own_time().saturating_sub(own_before);
+        outcome.program_time = program_after.saturating_sub(program_before);
+        outcome.files = self.by_file();
+        Ok(outcome)
+    }
+
+    fn replenish(&mut self, passed: Duration) {
+        if let Some(rate) = self.options.rate {
+            let more = (rate as f64 * passed.as_secs_f64()) as u64;
+            self.allowance = self.allowance.saturating_add(more).min(rate);
+        }
+    }
+
+    fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Fault { process, thread, address, .. } => {
+                let Some((id, offset)) = self.locate(process, address) else { return };
+                self.outcome.in_files += 1;
+                self.follow(process, thread, id, offset);
+            }
+            Seen::Waited { process, address, waited, .. } => {
+                let Some((id, _)) = self.locate(process, address) else { return };
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.outcome.waits += 1;
+                    file.outcome.waited_ns += waited.map_or(0, |waited| waited.0);
+                }
+            }
+            Seen::Mapped(mapped) => {
+                if let Some(places) = self.places.get_mut(&mapped.process) {
+                    places.note(mapped);
+                }
+            }
+            Seen::Forked { process, .. } => {
+                // A child that is gone already needs no help.
+                if let Ok(places) = Places::of(process) {
+                    self.places.insert(process, places);
+                }
+            }
+        }
+    }
+
+    fn locate(&mut self, process: u32, address: u64) -> Option<(FileId, u64)> {
+        match self.places.get_mut(&process)?.locate(address) {
+            Place::File(id, offset) => Some((id, offset)),
+            _ => None,
+        }
+    }
+
+    fn follow(&mut self, process: u32, thread: u32, id: FileId, offset: u64) {
+        if !self.files.contains_key(&id) {
+            if self.files.len() >= MOST_FILES {
+                return;
+            }
+            let followed = self.open(process, id);
+            self.files.insert(id, followed);
+        }
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.outcome.faults += 1;
+        let Some((target, base, reach)) = &file.base else { return };
+        if !self.readers.contains_key(&(thread, id)) {
+            file.outcome.threads += 1;
+            if self.readers.len() >= MOST_READERS {
+                return;
+            }
+            let Ok(learned) = base.sibling() else { return };
+            self.readers.insert((thread, id), FileReader::new(Arc::clone(target), learned, *reach));
+        }
+        let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
+        match reader.observe(offset, self.allowance) {
+            Ok(bytes) if self.options.rate.is_some() => self.allowance = self.allowance.saturating_sub(bytes),
+            Ok(_) => {}
+            Err(error) => {
+                file.outcome.refused = Some(error.to_string());
+                file.base = None;
+            }
+        }
+    }
+
+    /// Opens a file for its readers, or says why that cannot be.
+    fn open(&self, process: u32, id: FileId) -> Followed {
+        let path = self.places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
+        let base = files::open(process, &path, id)
+            .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
+            .and_then(|file| self.base(&file, id).map_err(|error| error.to_string()));
+        let refused = base.as_ref().err().cloned();
+        Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok() }
+    }
+
+    fn base(&self, file: &File, id: FileId) -> Result<(Arc<Target>, Follower, Reach)> {
+        let Options { budget, rows, .. } = self.options;
+        let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let target = Arc::new(Target::open(&[own], &Layout::default())?);
+        let given = Given::none().with("rows", rows).with("budget", budget);
+        let learned = prefetch::follow(prefetch::named("learned")?, Arc::clone(&target), &given)?;
+        let read_ahead = files::read_ahead_kb(id.device).unwrap_or(128) << 10;
+        Ok((target, learned, Reach { rows, budget, read_ahead }))
+    }
+
+    fn by_file(&mut self) -> Vec<FileOutcome> {
+        let mut most: HashMap<FileId, u64> = HashMap::new();
+        for ((_, id), reader) in &self.readers {
+            let Some(file) = self.files.get_mut(id) else { continue };
+            let (tally, of) = (&mut file.outcome.tally, reader.tally);
+            tally.asked += of.asked;
+            tally.used += of.used;
+            tally.trials += of.trials;
+            tally.stopped += of.stopped;
+            tally.learned |= of.learned;
+            let most = most.entry(*id).or_default();
+            if of.asked >= *most {
+                *most = of.asked;
+                tally.stride = of.stride;
+            }
+        }
+        let mut files: Vec<FileOutcome> = self.files.drain().map(|(_, file)| file.outcome).collect();
+        files.sort_by_key(|file| std::cmp::Reverse((file.tally.asked, file.faults)));
+        files
+    }
+}
+
+fn own_time() -> Duration {
+    rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap_or_default()
+}
+
+/// User and system time of a process: fields 14 and 15 of /proc/PID/stat, in hundredths of a second.
+fn program_time(pid: u32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    let ticks: u64 = rest.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks * 10))
+}
