@@ -25,8 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks: while there is something to do, and where nothing happens.
-const PAUSE: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(20));
+/// Pauses between two looks: while the next faults matter, while there are some, and, at most, where nothing happens. The
+/// rings hold 6500 faults.
+const ALERT: Duration = Duration::from_micros(300);
+const WATCHFUL: Duration = Duration::from_millis(2);
+const IDLE: Duration = Duration::from_millis(20);
 
 /// How often it is looked whether the program is still there.
 const ALIVE: Duration = Duration::from_millis(50);
@@ -113,6 +116,8 @@ struct Help {
     readers: HashMap<(u32, FileId), FileReader>,
     /// Bytes that may be read now.
     allowance: u64,
+    /// Whether a reader waits for the next faults.
+    alert: bool,
     outcome: Outcome,
 }
 
@@ -135,14 +140,18 @@ impl Help {
         let own_before = own_time();
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
-        let (mut pause, mut alive_at) = (PAUSE.0, began);
+        let (mut pause, mut alive_at) = (ALERT, began);
         self.allowance = self.options.rate.unwrap_or(u64::MAX);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
             std::thread::sleep(pause);
             self.replenish(pause);
             let faults = sampler.read(|seen| self.see(seen));
             self.outcome.faults += faults;
-            pause = if faults > 0 { PAUSE.0 } else { (pause * 5 / 4).min(PAUSE.1) };
+            pause = match std::mem::take(&mut self.alert) {
+                true => ALERT,
+                false if faults > 0 => WATCHFUL,
+                false => (pause * 5 / 4).min(IDLE),
+            };
             if alive_at.elapsed() >= ALIVE {
                 alive_at = Instant::now();
                 program_after = program_time(self.pid).unwrap_or(program_after);
@@ -176,7 +185,7 @@ impl Help {
             Seen::Fault { process, thread, address, .. } => {
                 let Some((id, offset)) = self.locate(process, address) else { return };
                 self.outcome.in_files += 1;
-                self.follow(process, thread, id, offset);
+                self.follow(process, thread, id, (address, offset));
             }
             Seen::Waited { process, address, waited, .. } => {
                 let Some((id, _)) = self.locate(process, address) else { return };
@@ -206,7 +215,7 @@ impl Help {
         }
     }
 
-    fn follow(&mut self, process: u32, thread: u32, id: FileId, offset: u64) {
+    fn follow(&mut self, process: u32, thread: u32, id: FileId, (address, offset): (u64, u64)) {
         if !self.files.contains_key(&id) {
             if self.files.len() >= MOST_FILES {
                 return;
@@ -226,7 +235,9 @@ impl Help {
             self.readers.insert((thread, id), FileReader::new(Arc::clone(target), learned, *reach));
         }
         let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
-        match reader.observe(offset, self.allowance) {
+        let read = reader.observe(address, offset, self.allowance);
+        self.alert |= reader.is_alert();
+        match read {
             Ok(bytes) if self.options.rate.is_some() => self.allowance = self.allowance.saturating_sub(bytes),
             Ok(_) => {}
             Err(error) => {

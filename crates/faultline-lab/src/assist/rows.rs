@@ -21,8 +21,8 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// A fault at the page at `offset`. The guess, where there have been enough forward ones.
-    pub fn observe(&mut self, offset: u64) -> Option<u64> {
+    /// A fault at the page at `offset`. The guess, where there have been enough forward ones, and how many.
+    pub fn observe(&mut self, offset: u64) -> Option<(u64, u32)> {
         let Some(distance) = offset.checked_sub(self.last).filter(|distance| *distance <= FARTHEST) else {
             *self = Rows { last: offset, count: 0, divisor: 0 };
             return None;
@@ -37,7 +37,12 @@ impl Rows {
             return None;
         }
         self.count += 1;
-        (self.count >= FEWEST).then_some(self.divisor)
+        (self.count >= FEWEST).then_some((self.divisor, self.count))
+    }
+
+    /// Whether a guess may come soon.
+    pub fn is_near(&self) -> bool {
+        self.count >= FEWEST / 2
     }
 
     /// Begins anew.
@@ -84,7 +89,7 @@ mod tests {
             rows.observe(offset);
             for skip in skips {
                 offset += skip * stride * 4096;
-                if let Some(guess) = rows.observe(offset) {
+                if let Some((guess, _)) = rows.observe(offset) {
                     prop_assert!(guess.is_multiple_of(stride * 4096));
                 }
             }
