@@ -6,6 +6,9 @@
 //! beyond what the kernel has read; if the program steps from one to the next, and what lies between them is in nobody's
 //! cache, it is a stride. While a stride is followed this has to stay so: where the kernel reads what lies between as
 //! well, reading ahead helps nobody.
+//!
+//! The kernel tells only a file's owner, and who may write it, what is cached (cachestat, Linux 6.5). For other files only
+//! strides that cannot be scans are followed.
 
 use super::rows::Rows;
 use faultline::observe::pattern::{FAULT_AROUND as NEIGHBOURS, HUGE_FOLIO};
@@ -69,6 +72,8 @@ pub struct FileReader {
     mode: Mode,
     rows: Rows,
     latest: VecDeque<u64>,
+    /// Whether we are told what is cached.
+    is_told: bool,
     /// Whether the surroundings of the latest faults were not cached, so that faults show the accesses, and for how many
     /// faults that holds.
     shows: (bool, u32),
@@ -160,7 +165,9 @@ impl Asked {
 impl FileReader {
     /// For `target`, with `learned` to follow what shows.
     pub fn new(target: Arc<Target>, learned: Follower, reach: Reach) -> FileReader {
+        let is_told = cache::cachestat(&target.files()[0].file, 0, PAGE).is_ok();
         FileReader {
+            is_told,
             target,
             reach,
             learned,
@@ -213,7 +220,7 @@ impl FileReader {
                 let may_be_scan =
                     address % NEIGHBOURS < PAGE && (stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO));
                 match may_be_scan {
-                    true if faults < SCAN_FAULTS => Ok(0),
+                    true if faults < SCAN_FAULTS || !self.is_told => Ok(0),
                     true => self.begin_trial(page, stride, allowance),
                     false if self.end_of_cached(page, stride).is_some() => self.follow(page, stride, allowance),
                     false => {
@@ -268,7 +275,7 @@ impl FileReader {
 
     /// Whether what lies behind the latest faults is not cached.
     fn shows(&mut self) -> bool {
-        if self.shows.1 == 0 {
+        if self.is_told && self.shows.1 == 0 {
             let holes = self.latest.iter().filter(|page| self.is_hole(**page + PAGE, NEIGHBOURS - PAGE)).count();
             self.shows = (2 * holes > self.latest.len(), LOOK_EVERY);
         }
@@ -280,12 +287,12 @@ impl FileReader {
         !matches!(self.mode, Mode::Watching) || self.rows.is_near() || self.tally.learned && self.rest == 0
     }
 
-    /// Whether most of a range is not cached. Where nobody tells, it counts as cached: nothing is done then.
+    /// Whether most of a range is not cached, as far as we are told.
     fn is_hole(&self, offset: u64, length: u64) -> bool {
         let end = (offset + length).min(self.target.length());
         let Some(length) = end.checked_sub(offset).filter(|length| *length > 0) else { return false };
         let stat = cache::cachestat(&self.target.files()[0].file, offset, length);
-        stat.is_ok_and(|stat| 2 * stat.cached * PAGE < length)
+        stat.map_or(!self.is_told, |stat| 2 * stat.cached * PAGE < length)
     }
 
     fn is_cached(&self, offset: u64) -> bool {

@@ -15,7 +15,7 @@ const FARTHEST: u64 = 256 << 20;
 /// The faults of one thread in one file since they last turned round or jumped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
-    last: u64,
+    last: Option<u64>,
     count: u32,
     divisor: u64,
 }
@@ -23,17 +23,18 @@ pub struct Rows {
 impl Rows {
     /// A fault at the page at `offset`. The guess, where there have been enough forward ones, and how many.
     pub fn observe(&mut self, offset: u64) -> Option<(u64, u32)> {
-        let Some(distance) = offset.checked_sub(self.last).filter(|distance| *distance <= FARTHEST) else {
-            *self = Rows { last: offset, count: 0, divisor: 0 };
+        let distance = self.last.and_then(|last| offset.checked_sub(last)).filter(|distance| *distance <= FARTHEST);
+        self.last = Some(offset);
+        let Some(distance) = distance else {
+            self.forget();
             return None;
         };
-        self.last = offset;
         if distance == 0 {
             return None;
         }
         self.divisor = divisor(self.divisor, distance);
         if self.divisor < SHORTEST {
-            *self = Rows { last: offset, count: 0, divisor: 0 };
+            self.forget();
             return None;
         }
         self.count += 1;

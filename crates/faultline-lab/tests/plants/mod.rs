@@ -224,6 +224,24 @@ pub fn grow() {
             ready();
             rest()
         }
+        "column" => {
+            let file = data(&dir, 512);
+            ready();
+            loop {
+                let map = Map::of(&file, 512 * MIB);
+                drop_cache(&file);
+                (0..512 * MIB).step_by(256 << 10).for_each(|row| map.touch(row));
+            }
+        }
+        "cold_scan" => {
+            let file = data(&dir, 256);
+            ready();
+            loop {
+                let map = Map::of(&file, 256 * MIB);
+                drop_cache(&file);
+                (0..256 * MIB).step_by(PAGE).for_each(|at| map.touch(at));
+            }
+        }
         "healthy_lookups" => {
             let file = data(&dir, 64);
             let map = Map::of(&file, 64 * MIB);
