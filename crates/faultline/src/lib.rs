@@ -20,6 +20,7 @@ pub mod proc;
 pub mod sys;
 #[cfg(test)]
 mod test_files;
+pub mod trace;
 pub mod units;
 
 pub use error::{Error, Result};
