@@ -113,3 +113,68 @@ fn an_interrupted_assistant_says_what_it_did_and_leaves_the_program_running() {
     assert_eq!(said.json()["ended"], false);
     assert!(plant.runs());
 }
+
+/// A program that maps `data` and touches it in an order without a law, the same each time.
+const SCRIPT: &str = "import mmap,os,random\nf=open('data','rb'); os.posix_fadvise(f.fileno(),0,0,os.POSIX_FADV_DONTNEED)\n\
+                      m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ); m.madvise(mmap.MADV_RANDOM); random.seed(3)\n\
+                      print(sum(m[random.randrange(len(m)//4096)*4096] for i in range(3000)))\n";
+
+fn recorded() -> Option<World> {
+    let world = World::new();
+    let found = if world.shell("python3 -c 1") { Ok(()) } else { Err("no python3".to_owned()) };
+    if !samples() || !facility("python3", found) {
+        return None;
+    }
+    world.file("data", 128 << 20);
+    world.shell("sync");
+    std::fs::write(world.path("random.py"), SCRIPT).unwrap();
+    let said = world.faultline(&["trace", "-o", "random.flt", "--", "python3", "random.py"]);
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    assert!(said.errors.contains("/data: "), "{}", said.errors);
+    Some(world)
+}
+
+#[test]
+fn a_traced_order_is_read_ahead_on_the_next_run() {
+    let Some(world) = recorded() else { return };
+
+    let said = world.faultline(&["assist", "--trace", "random.flt", "--json", "--", "python3", "random.py"]);
+
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    let from = said.errors.find('{').unwrap();
+    let json: Value = serde_json::from_str(&said.errors[from..]).unwrap();
+    let file = json["files"].as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with("/data"));
+    let file = file.unwrap_or_else(|| panic!("{json:#}"));
+    assert!(number(file, "used_bytes") > 2000 * 4096, "{file:#}");
+    assert!(number(file, "read_ahead_bytes") < 3300 * 4096, "{file:#}");
+}
+
+#[test]
+fn a_trace_is_a_workload_of_compare() {
+    let Some(world) = recorded() else { return };
+
+    let said = world.faultline(&[
+        "compare",
+        "-q",
+        "--json",
+        "--trace",
+        "random.flt",
+        "-m",
+        "mmap:advice=random",
+        "-m",
+        "pread",
+        "--no-peer",
+        "--runs",
+        "1",
+        "--records",
+        "records.jsonl",
+    ]);
+
+    said.ends_with(&[0, 4]);
+    for record in world.records() {
+        let accesses =
+            record["threads"].as_array().unwrap().iter().map(|it| it["accesses"].as_u64().unwrap()).sum::<u64>();
+        assert!((2800..3100).contains(&accesses), "{accesses}: {}", record["trial"]["workload"]);
+    }
+    world.faultline(&["compare", "--trace", "random.py"]).fails(2, "is no trace that can be replayed");
+}

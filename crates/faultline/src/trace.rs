@@ -34,6 +34,9 @@ const MOST: u64 = 1 << 26;
 /// Files of a trace at most.
 const MOST_FILES: usize = 1 << 16;
 
+/// Files that a sentence names.
+const NAMED: usize = 5;
+
 /// Extents of equal length at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -152,7 +155,10 @@ impl Trace {
             let name = |file: &TracedFile| {
                 format!("{} of {} bytes", file.path.as_deref().unwrap_or("a file without a name"), file.length)
             };
-            let names: Vec<String> = self.files.iter().map(name).collect();
+            let mut names: Vec<String> = self.files.iter().take(NAMED).map(name).collect();
+            if self.files.len() > NAMED {
+                names.push(format!("and {} more", self.files.len() - NAMED));
+            }
             Error::Invalid(format!("the trace has no such file; it has {}", names.join(", ")))
         })
     }

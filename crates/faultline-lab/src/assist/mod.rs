@@ -9,11 +9,12 @@ mod terminal;
 pub use json::document;
 pub use terminal::print;
 
-use crate::process::{self, files};
+use crate::process::faults::{Faults, FileFault, Happened};
+use crate::process::files;
 use faultline::files::{Layout, Target};
-use faultline::observe::places::{FileId, Place, Places};
-use faultline::observe::sampler::{Sampler, Seen};
+use faultline::observe::places::{FileId, Places};
 use faultline::prefetch::{self, Follower};
+use faultline::trace::Trace;
 use faultline::{Given, Result};
 use reader::{FileReader, Reach};
 pub use reader::{PAGE, Tally};
@@ -31,8 +32,11 @@ const ALERT: Duration = Duration::from_micros(300);
 const WATCHFUL: Duration = Duration::from_millis(2);
 const IDLE: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether the program is still there.
-const ALIVE: Duration = Duration::from_millis(50);
+/// How often the program's processor time is looked at, which is gone with it.
+const ASKED: Duration = Duration::from_millis(50);
+
+/// Said of files that a trace does not know.
+const NOT_TRACED: &str = "not in the trace";
 
 /// Files that are followed at most: each takes a descriptor.
 const MOST_FILES: usize = 256;
@@ -41,7 +45,7 @@ const MOST_FILES: usize = 256;
 const MOST_READERS: usize = 4096;
 
 /// How to help.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Until when; none is as long as the program runs.
     pub length: Option<Duration>,
@@ -51,6 +55,8 @@ pub struct Options {
     pub rows: u64,
     /// Bytes read ahead each second, at most.
     pub rate: Option<u64>,
+    /// A trace of an earlier run, and where it is: its files are read ahead by it, and only they.
+    pub trace: Option<(PathBuf, Trace)>,
 }
 
 /// What was done.
@@ -99,19 +105,14 @@ pub struct FileOutcome {
 ///
 /// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
 pub fn assist(pid: u32, options: Options, stop: &AtomicBool) -> Result<Outcome> {
-    process::check(pid)?;
-    let places = Places::of(pid).map_err(|error| process::closed(pid, &error))?;
-    process::raise_descriptor_limit();
-    let sampler = Sampler::open(pid)?;
-    let mut help = Help { pid, options, places: HashMap::from([(pid, places)]), ..Help::default() };
-    help.run(sampler, stop)
+    let faults = Faults::of(pid)?;
+    Ok(Help { pid, options, ..Help::default() }.run(faults, stop))
 }
 
 #[derive(Default)]
 struct Help {
     pid: u32,
     options: Options,
-    places: HashMap<u32, Places>,
     files: HashMap<FileId, Followed>,
     readers: HashMap<(u32, FileId), FileReader>,
     /// Bytes that may be read now.
@@ -123,7 +124,7 @@ struct Help {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { length: None, budget: 8 << 20, rows: 1024, rate: None }
+        Options { length: None, budget: 8 << 20, rows: 1024, rate: None, trace: None }
     }
 }
 
@@ -135,42 +136,42 @@ struct Followed {
 }
 
 impl Help {
-    fn run(&mut self, mut sampler: Sampler, stop: &AtomicBool) -> Result<Outcome> {
+    fn run(&mut self, mut faults: Faults, stop: &AtomicBool) -> Outcome {
         let began = Instant::now();
         let own_before = own_time();
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
-        let (mut pause, mut alive_at) = (ALERT, began);
+        let (mut pause, mut asked_at) = (ALERT, began);
         self.allowance = self.options.rate.unwrap_or(u64::MAX);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
             std::thread::sleep(pause);
             self.replenish(pause);
-            let faults = sampler.read(|seen| self.see(seen));
-            self.outcome.faults += faults;
+            let seen = faults.read(|happened, places| self.see(happened, places));
+            self.outcome.faults += seen;
             pause = match std::mem::take(&mut self.alert) {
                 true => ALERT,
-                false if faults > 0 => WATCHFUL,
+                false if seen > 0 => WATCHFUL,
                 false => (pause * 5 / 4).min(IDLE),
             };
-            if alive_at.elapsed() >= ALIVE {
-                alive_at = Instant::now();
+            if asked_at.elapsed() >= ASKED {
+                asked_at = Instant::now();
                 program_after = program_time(self.pid).unwrap_or(program_after);
-                if process::has_ended(self.pid) {
-                    self.outcome.ended = true;
-                    break;
-                }
+            }
+            self.outcome.ended = faults.has_ended();
+            if self.outcome.ended {
+                break;
             }
         }
-        self.outcome.faults += sampler.read(|_| ());
+        self.outcome.faults += faults.read(|_, _| ());
         program_after = program_time(self.pid).unwrap_or(program_after);
         let mut outcome = std::mem::take(&mut self.outcome);
         outcome.length = began.elapsed();
-        outcome.lost = sampler.lost();
-        outcome.unfollowed = sampler.unfollowed();
+        outcome.lost = faults.lost();
+        outcome.unfollowed = faults.unfollowed();
         outcome.own_time = own_time().saturating_sub(own_before);
         outcome.program_time = program_after.saturating_sub(program_before);
         outcome.files = self.by_file();
-        Ok(outcome)
+        outcome
     }
 
     fn replenish(&mut self, passed: Duration) {
@@ -180,59 +181,43 @@ impl Help {
         }
     }
 
-    fn see(&mut self, seen: Seen) {
-        match seen {
-            Seen::Fault { process, thread, address, .. } => {
-                let Some((id, offset)) = self.locate(process, address) else { return };
+    fn see(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
+        match happened {
+            Happened::Fault(fault) => {
                 self.outcome.in_files += 1;
-                self.follow(process, thread, id, (address, offset));
+                self.follow(fault, places);
             }
-            Seen::Waited { process, address, waited, .. } => {
-                let Some((id, _)) = self.locate(process, address) else { return };
+            Happened::Waited(id, waited) => {
                 if let Some(file) = self.files.get_mut(&id) {
                     file.outcome.waits += 1;
                     file.outcome.waited_ns += waited.map_or(0, |waited| waited.0);
                 }
             }
-            Seen::Mapped(mapped) => {
-                if let Some(places) = self.places.get_mut(&mapped.process) {
-                    places.note(mapped);
-                }
-            }
-            Seen::Forked { process, .. } => {
-                // A child that is gone already needs no help.
-                if let Ok(places) = Places::of(process) {
-                    self.places.insert(process, places);
-                }
-            }
         }
     }
 
-    fn locate(&mut self, process: u32, address: u64) -> Option<(FileId, u64)> {
-        match self.places.get_mut(&process)?.locate(address) {
-            Place::File(id, offset) => Some((id, offset)),
-            _ => None,
-        }
-    }
-
-    fn follow(&mut self, process: u32, thread: u32, id: FileId, (address, offset): (u64, u64)) {
+    fn follow(&mut self, fault: FileFault, places: &HashMap<u32, Places>) {
+        let FileFault { process, thread, file: id, offset, address } = fault;
         if !self.files.contains_key(&id) {
             if self.files.len() >= MOST_FILES {
                 return;
             }
-            let followed = self.open(process, id);
+            let followed = self.open(process, id, places);
             self.files.insert(id, followed);
         }
         let Some(file) = self.files.get_mut(&id) else { return };
         file.outcome.faults += 1;
-        let Some((target, base, reach)) = &file.base else { return };
+        let Some((target, base, reach)) = &mut file.base else { return };
         if !self.readers.contains_key(&(thread, id)) {
             file.outcome.threads += 1;
             if self.readers.len() >= MOST_READERS {
                 return;
             }
-            let Ok(learned) = base.sibling() else { return };
-            self.readers.insert((thread, id), FileReader::new(Arc::clone(target), learned, *reach));
+            // The first reader is the first of a trace.
+            let Ok(next) = base.sibling() else { return };
+            let own = std::mem::replace(base, next);
+            let knows = self.options.trace.is_some();
+            self.readers.insert((thread, id), FileReader::new(Arc::clone(target), own, knows, *reach));
         }
         let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
         let read = reader.observe(address, offset, self.allowance);
@@ -248,21 +233,31 @@ impl Help {
     }
 
     /// Opens a file for its readers, or says why that cannot be.
-    fn open(&self, process: u32, id: FileId) -> Followed {
-        let path = self.places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
+    fn open(&self, process: u32, id: FileId, places: &HashMap<u32, Places>) -> Followed {
+        let path = places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
+        let is_traced =
+            |(_, trace): &(PathBuf, Trace)| trace.files.iter().any(|file| file.path.as_deref() == Some(&path));
+        if !self.options.trace.as_ref().is_none_or(is_traced) {
+            let refused = Some(NOT_TRACED.to_owned());
+            return Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: None };
+        }
         let base = files::open(process, &path, id)
             .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
-            .and_then(|file| self.base(&file, id).map_err(|error| error.to_string()));
+            .and_then(|file| self.base(&file, id, &path).map_err(|error| error.to_string()));
         let refused = base.as_ref().err().cloned();
         Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok() }
     }
 
-    fn base(&self, file: &File, id: FileId) -> Result<(Arc<Target>, Follower, Reach)> {
+    fn base(&self, file: &File, id: FileId, path: &str) -> Result<(Arc<Target>, Follower, Reach)> {
         let Options { budget, rows, .. } = self.options;
         let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let target = Arc::new(Target::open(&[own], &Layout::default())?);
-        let given = Given::none().with("rows", rows).with("budget", budget);
-        let learned = prefetch::follow(prefetch::named("learned")?, Arc::clone(&target), &given)?;
+        let given = Given::none().with("budget", budget);
+        let (policy, given) = match &self.options.trace {
+            Some((trace, _)) => ("trace", given.with("file", trace.display()).with("of", path).with("mode", "replay")),
+            None => ("learned", given.with("rows", rows)),
+        };
+        let learned = prefetch::follow(prefetch::named(policy)?, Arc::clone(&target), &given)?;
         let read_ahead = files::read_ahead_kb(id.device).unwrap_or(128) << 10;
         Ok((target, learned, Reach { rows, budget, read_ahead }))
     }

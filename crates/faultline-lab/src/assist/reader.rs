@@ -74,6 +74,8 @@ pub struct FileReader {
     latest: VecDeque<u64>,
     /// Whether we are told what is cached.
     is_told: bool,
+    /// Whether the policy knows what comes, rather than learns it.
+    knows: bool,
     /// Whether the surroundings of the latest faults were not cached, so that faults show the accesses, and for how many
     /// faults that holds.
     shows: (bool, u32),
@@ -163,11 +165,12 @@ impl Asked {
 }
 
 impl FileReader {
-    /// For `target`, with `learned` to follow what shows.
-    pub fn new(target: Arc<Target>, learned: Follower, reach: Reach) -> FileReader {
+    /// For `target`, with `learned` to follow what shows, or what it `knows`.
+    pub fn new(target: Arc<Target>, learned: Follower, knows: bool, reach: Reach) -> FileReader {
         let is_told = cache::cachestat(&target.files()[0].file, 0, PAGE).is_ok();
         FileReader {
             is_told,
+            knows,
             target,
             reach,
             learned,
@@ -198,7 +201,7 @@ impl FileReader {
         }
         self.note(page);
         let wants = self.learned.observe(Extent { offset: page, length: PAGE as usize });
-        let goes_on = wants && matches!(self.mode, Mode::Watching) && self.shows();
+        let goes_on = wants && matches!(self.mode, Mode::Watching) && (self.knows || self.shows());
         match &mut self.mode {
             Mode::Following(_) => {
                 self.learned.discard();
@@ -216,6 +219,9 @@ impl FileReader {
             }
             Mode::Watching => {
                 self.learned.discard();
+                if self.knows {
+                    return Ok(0);
+                }
                 let Some((stride, faults)) = self.rows.observe(page) else { return Ok(0) };
                 let may_be_scan =
                     address % NEIGHBOURS < PAGE && (stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO));

@@ -1,6 +1,6 @@
 //! What was done, in a few lines.
 
-use super::{FileOutcome, Outcome, PAGE};
+use super::{FileOutcome, NOT_TRACED, Outcome, PAGE};
 use faultline::{Bytes, Nanos};
 use std::io::{self, Write};
 
@@ -27,7 +27,8 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     if outcome.unfollowed > 0 {
         writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
     }
-    let worth = |file: &&FileOutcome| file.tally.asked > 0 || file.faults >= 64;
+    let is_meant = |file: &FileOutcome| file.refused.as_deref() != Some(NOT_TRACED);
+    let worth = |file: &&FileOutcome| is_meant(file) && (file.tally.asked > 0 || file.faults >= 64);
     let worth: Vec<&FileOutcome> = outcome.files.iter().filter(worth).collect();
     for file in worth.iter().take(MOST_FILES) {
         writeln!(out, "{}", line(file))?;
@@ -48,7 +49,7 @@ fn line(file: &FileOutcome) -> String {
         (_, _, Some(why)) => format!("not helped: {why}"),
         (_, 0, _) => "no order that the kernel does not read ahead by itself: nothing read".to_owned(),
         (Some(stride), ..) => format!("stride {}", Bytes(stride).rounded()),
-        _ if tally.learned => "a learned order".to_owned(),
+        _ if tally.learned => "an order learned or traced".to_owned(),
         _ => "a stride was tried, and is none".to_owned(),
     };
     let mut line = format!("{path}: {what}; {faults} faults of {threads} threads");
