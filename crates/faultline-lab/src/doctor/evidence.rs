@@ -240,7 +240,13 @@ impl Evidence {
     pub fn refaults(&self) -> Option<(f64, &'static str)> {
         let group = self.group.as_ref().filter(|group| group.limit_bytes.is_some());
         let own = group.and_then(|_| self.counter("cgroup_refault_pages")).map(|count| (self.rate(count), "cgroup"));
-        own.or_else(|| Some((self.rate(self.counter("workingset_refault_file")?), "machine")))
+        own.or_else(|| {
+            let refaults = self.counter("workingset_refault_file")?;
+            // The machine's refaults include those below the limits of other cgroups; its evictions do not.
+            let evicted = self.counter("pgsteal_kswapd").zip(self.counter("pgsteal_direct"));
+            let most = evicted.map_or(u64::MAX, |(kswapd, direct)| kswapd + direct);
+            Some((self.rate(refaults.min(most)), "machine"))
+        })
     }
 }
 
