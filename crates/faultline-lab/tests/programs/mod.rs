@@ -62,6 +62,7 @@ impl Drop for Program {
 }
 
 /// Whether a program is installed.
+#[allow(dead_code, reason = "each test binary uses a part of it")]
 pub fn has_program(name: &str, package: &str) -> bool {
     let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).stdout(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
