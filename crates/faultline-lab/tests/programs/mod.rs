@@ -20,7 +20,7 @@ impl Program {
     pub fn start(world: &World, program: &str, arguments: &[&str]) -> Program {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(world.path("")).stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Stdio::null());
+        command.stderr(Stdio::null()).process_group(0);
         // SAFETY: the closure calls only prctl(2), which is async-signal-safe; it holds no memory of ours.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
@@ -56,7 +56,9 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Its children, too: a Redis that saves would write into the directory when it is gone.
+        // SAFETY: a signal to the process group that was made for this child, which is not waited for yet.
+        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         let _ = self.child.wait();
     }
 }
