@@ -7,6 +7,9 @@ use faultline::observe::places::FileId;
 use faultline::proc::maps::Vma;
 use std::time::Duration;
 
+/// Evicted pages needed again, each second, that are pressure.
+pub const PRESSURE: f64 = 100.0;
+
 /// Everything that a rule may look at. What could not be had is `None`, with its reason in `missing`.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -226,7 +229,19 @@ impl Evidence {
     pub fn refaults(&self) -> Option<(f64, &'static str)> {
         let group = self.group.as_ref().filter(|group| group.limit_bytes.is_some());
         let own = group.and_then(|_| self.counter("cgroup_refault_pages")).map(|count| (self.rate(count), "cgroup"));
-        own.or_else(|| Some((self.rate(self.counter("workingset_refault_file")?), "machine")))
+        own.or_else(|| {
+            let refaults = self.counter("workingset_refault_file")?;
+            // The machine's refaults include those below the limits of other cgroups; its evictions do not.
+            let evicted = self.counter("pgsteal_kswapd").zip(self.counter("pgsteal_direct"));
+            let most = evicted.map_or(u64::MAX, |(kswapd, direct)| kswapd + direct);
+            Some((self.rate(refaults.min(most)), "machine"))
+        })
+    }
+
+    /// Whether MADV_RANDOM would do harm now: since Linux 6.3 its pages are not marked as used (vma_has_recency), and there
+    /// is pressure on memory.
+    pub fn random_costs_hot_pages(&self) -> bool {
+        self.machine.kernel >= (6, 3) && self.refaults().is_some_and(|(rate, _)| rate >= PRESSURE)
     }
 }
 
@@ -234,6 +249,11 @@ impl MappedFile {
     /// Bytes mapped, over all mappings.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.iter().map(|mapping| mapping.vma.length()).sum()
+    }
+
+    /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.
+    pub fn asked_bytes(&self) -> u64 {
+        self.touched_pages.max(self.major) * 4096
     }
 
     /// Whether a mapping of it has what smaps tells.

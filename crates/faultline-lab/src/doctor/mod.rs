@@ -5,6 +5,7 @@
 pub mod evidence;
 pub mod gather;
 mod json;
+mod programs;
 pub mod rules;
 mod terminal;
 
@@ -67,7 +68,7 @@ pub struct Rule {
 /// What all rules find, worst first.
 pub fn examine(evidence: &Evidence) -> Vec<Finding> {
     let look = |rule: &&Rule| {
-        let named = |finding| Finding { rule: rule.name, ..finding };
+        let named = |finding| programs::with_setting(evidence, Finding { rule: rule.name, ..finding });
         (rule.look)(evidence).into_iter().map(named).collect::<Vec<_>>()
     };
     let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(look).collect();

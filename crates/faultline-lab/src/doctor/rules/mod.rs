@@ -16,7 +16,7 @@ mod random_recency;
 mod random_scan;
 mod read_ahead_flood;
 #[cfg(test)]
-mod scenes;
+pub(super) mod scenes;
 mod thrash;
 mod truncated;
 

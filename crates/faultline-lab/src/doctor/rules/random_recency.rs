@@ -10,14 +10,10 @@ pub(super) const RULE: Rule = Rule {
     look,
 };
 
-/// Evicted pages needed again, each second, that are pressure.
-const PRESSURE: f64 = 100.0;
-
 fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| *rate >= PRESSURE) else { return Vec::new() };
-    if evidence.machine.kernel < (6, 3) {
+    let Some((rate, whose)) = evidence.refaults().filter(|_| evidence.random_costs_hot_pages()) else {
         return Vec::new();
-    }
+    };
     let hurt = evidence.data_files().filter(|file| file.any(|deep| deep.random) && file.major >= 64);
     hurt.map(|file| Finding {
         rule: RULE.name,
