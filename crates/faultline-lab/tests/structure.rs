@@ -24,6 +24,7 @@ const LAB: &[&[&str]] = &[
     &["experiment", "jobfile"],
     &["session"],
     &["report", "doctor", "assist"],
+    &["prove"],
     &["command"],
 ];
 

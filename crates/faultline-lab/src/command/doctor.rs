@@ -2,6 +2,7 @@
 
 use crate::command::{Exit, stop_flag};
 use crate::doctor::{self, Severity, gather};
+use crate::prove;
 use clap::ValueEnum;
 use faultline::{Error, Nanos, Result};
 use std::ffi::OsString;
@@ -29,6 +30,10 @@ pub struct Args {
     /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
     #[arg(long)]
     deep: bool,
+    /// Replay what was seen, as it is and with the remedy, in turns within the program's memory limit, and show the gain; drops
+    /// the file from the page cache, as far as the program does not hold it
+    #[arg(long)]
+    prove: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -60,7 +65,7 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, json, fail_on } = args;
+    let Args { pid, program, length, deep, prove, json, fail_on } = args;
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
     }
@@ -70,10 +75,20 @@ pub fn run(args: Args) -> Result<Exit> {
     let options = gather::Options { length: Duration::from_nanos(length.0), deep };
     let evidence = gather::gather(pid, options, &stop)?;
     let findings = doctor::examine(&evidence);
+    let proofs = if prove { Some(prove::prove(&evidence, &findings, &stop)?) } else { None };
     let mut text = Vec::new();
-    let written = match json {
-        true => writeln!(text, "{:#}", doctor::document(&evidence, &findings)),
-        false => doctor::print(&evidence, &findings, &mut text),
+    let written = if json {
+        let mut document = doctor::document(&evidence, &findings);
+        if let Some(proofs) = &proofs {
+            document["proofs"] = prove::document(proofs);
+        }
+        writeln!(text, "{document:#}")
+    } else {
+        let printed = doctor::print(&evidence, &findings, &mut text);
+        match &proofs {
+            Some(proofs) => printed.and_then(|()| doctor::print_proofs(&prove::sentences(proofs), &mut text)),
+            None => printed,
+        }
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;

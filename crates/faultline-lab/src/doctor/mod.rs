@@ -3,6 +3,7 @@
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
 pub mod evidence;
+pub mod gain;
 pub mod gather;
 mod json;
 mod programs;
@@ -12,7 +13,7 @@ mod terminal;
 use evidence::Evidence;
 
 pub use json::document;
-pub use terminal::print;
+pub use terminal::{print, print_proofs};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
