@@ -243,8 +243,8 @@ impl Bench {
         }
         let assistant = assisted.then(|| {
             let mut assist = Command::new(&self.faultline);
-            assist.args([&self.tool, &child.id().to_string(), "--for", "1h", "--json"]);
-            assist.stdout(Stdio::piped()).stderr(Stdio::null()).uid(NOBODY);
+            assist.args([&self.tool, &child.id().to_string(), "--for", "3600s", "--json"]);
+            assist.stdout(Stdio::piped()).stderr(Stdio::inherit()).uid(NOBODY);
             let assist = assist.spawn().expect("an assistant");
             std::thread::sleep(std::time::Duration::from_millis(200));
             assist

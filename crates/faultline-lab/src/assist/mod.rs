@@ -15,10 +15,10 @@ use faultline::files::{Layout, Target};
 use faultline::observe::places::{FileId, Places};
 use faultline::prefetch::{self, Follower};
 use faultline::trace::Trace;
-use faultline::{Given, Result};
+use faultline::{Error, Given, Result};
 use reader::{FileReader, Reach};
 pub use reader::{PAGE, Tally};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -31,6 +31,11 @@ use std::time::{Duration, Instant};
 const ALERT: Duration = Duration::from_micros(300);
 const WATCHFUL: Duration = Duration::from_millis(2);
 const IDLE: Duration = Duration::from_millis(20);
+
+/// Requests for one reader before it is the next one's turn, and how long turns are taken before faults are looked at again:
+/// requests wait where the device's queue is full.
+const REQUESTS: usize = 32;
+const TURN: Duration = Duration::from_millis(1);
 
 /// How often the program's processor time is looked at, which is gone with it.
 const ASKED: Duration = Duration::from_millis(50);
@@ -117,6 +122,8 @@ struct Help {
     readers: HashMap<(u32, FileId), FileReader>,
     /// Bytes that may be read now.
     allowance: u64,
+    /// Readers for whom more is to be read ahead.
+    busy: VecDeque<(u32, FileId)>,
     /// Whether a reader waits for the next faults.
     alert: bool,
     outcome: Outcome,
@@ -135,20 +142,31 @@ struct Followed {
     base: Option<(Arc<Target>, Follower, Reach)>,
 }
 
+impl Followed {
+    fn refuse(&mut self, error: &Error) {
+        self.outcome.refused = Some(error.to_string());
+        self.base = None;
+    }
+}
+
 impl Help {
     fn run(&mut self, mut faults: Faults, stop: &AtomicBool) -> Outcome {
         let began = Instant::now();
         let own_before = own_time();
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
-        let (mut pause, mut asked_at) = (ALERT, began);
+        let (mut pause, mut asked_at, mut replenished) = (ALERT, began, began);
         self.allowance = self.options.rate.unwrap_or(u64::MAX);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
-            std::thread::sleep(pause);
-            self.replenish(pause);
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
+            self.replenish(std::mem::replace(&mut replenished, Instant::now()).elapsed());
             let seen = faults.read(|happened, places| self.see(happened, places));
             self.outcome.faults += seen;
+            self.pump();
             pause = match std::mem::take(&mut self.alert) {
+                _ if !self.busy.is_empty() => Duration::ZERO,
                 true => ALERT,
                 false if seen > 0 => WATCHFUL,
                 false => (pause * 5 / 4).min(IDLE),
@@ -220,14 +238,38 @@ impl Help {
             self.readers.insert((thread, id), FileReader::new(Arc::clone(target), own, knows, *reach));
         }
         let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
-        let read = reader.observe(address, offset, self.allowance);
+        let wants = reader.observe(address, offset);
         self.alert |= reader.is_alert();
-        match read {
-            Ok(bytes) if self.options.rate.is_some() => self.allowance = self.allowance.saturating_sub(bytes),
+        match wants {
+            Ok(true) if !self.busy.contains(&(thread, id)) => self.busy.push_back((thread, id)),
             Ok(_) => {}
-            Err(error) => {
-                file.outcome.refused = Some(error.to_string());
-                file.base = None;
+            Err(error) => file.refuse(&error),
+        }
+    }
+
+    /// Reads ahead for those who want it, in turns, for a moment.
+    fn pump(&mut self) {
+        let until = Instant::now() + TURN;
+        while let Some((thread, id)) = self.busy.pop_front() {
+            let Some(reader) = self.readers.get_mut(&(thread, id)) else { continue };
+            match reader.pump(REQUESTS, self.allowance) {
+                Ok((bytes, more)) => {
+                    if self.options.rate.is_some() {
+                        self.allowance = self.allowance.saturating_sub(bytes);
+                    }
+                    if more {
+                        self.busy.push_back((thread, id));
+                    }
+                }
+                Err(error) => {
+                    self.readers.remove(&(thread, id));
+                    if let Some(file) = self.files.get_mut(&id) {
+                        file.refuse(&error);
+                    }
+                }
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
     }

@@ -185,65 +185,90 @@ impl FileReader {
         }
     }
 
-    /// The thread faulted at `address`, which is `offset` in the file. Reads ahead what follows from it, at most `allowance` bytes; gives what was read.
+    /// The thread faulted at `address`, which is `offset` in the file. What follows from it is read ahead by
+    /// [`pump`](Self::pump). Whether there is anything.
     ///
-    /// Errors: what the advice says.
-    pub fn observe(&mut self, address: u64, offset: u64, allowance: u64) -> Result<u64, Error> {
+    /// Errors: Io (no descriptor left).
+    pub fn observe(&mut self, address: u64, offset: u64) -> Result<bool, Error> {
         let page = offset / PAGE * PAGE;
         self.tally.used += u64::from(self.asked.touch(offset / PAGE));
         if self.rest > 0 {
             self.rest -= 1;
-            return Ok(0);
+            return Ok(false);
         }
         if self.asked.wasted > self.tally.used / 16 + WASTE_ALLOWED {
             self.stop();
-            return Ok(0);
+            return Ok(false);
         }
         self.note(page);
         let wants = self.learned.observe(Extent { offset: page, length: PAGE as usize });
         let goes_on = wants && matches!(self.mode, Mode::Watching) && (self.knows || self.shows());
-        match &mut self.mode {
+        match &self.mode {
             Mode::Following(_) => {
                 self.learned.discard();
-                self.go_on(page, allowance)
+                Ok(self.go_on(page))
             }
-            Mode::Trying(_) => {
-                self.learned.discard();
-                self.try_on(page, allowance)
-            }
+            Mode::Trying(_) => self.try_on(page),
             Mode::Watching if goes_on => {
                 self.tally.learned = true;
-                let announced = announce(&mut self.learned, &mut self.asked, self.reach, allowance);
                 self.rows.forget();
-                self.count(Some(announced))
+                Ok(true)
             }
             Mode::Watching => {
                 self.learned.discard();
                 if self.knows {
-                    return Ok(0);
+                    return Ok(false);
                 }
-                let Some((stride, faults)) = self.rows.observe(page) else { return Ok(0) };
-                let may_be_scan =
-                    address % NEIGHBOURS < PAGE && (stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO));
-                match may_be_scan {
-                    true if faults < SCAN_FAULTS || !self.is_told => Ok(0),
-                    true => self.begin_trial(page, stride, allowance),
-                    false if self.end_of_cached(page, stride).is_some() => self.follow(page, stride, allowance),
-                    false => {
-                        self.fail();
-                        Ok(0)
-                    }
-                }
+                self.guess(address, page)
             }
         }
     }
 
-    fn go_on(&mut self, page: u64, allowance: u64) -> Result<u64, Error> {
-        let Mode::Following(followed) = &self.mode else { return Ok(0) };
+    fn guess(&mut self, address: u64, page: u64) -> Result<bool, Error> {
+        let Some((stride, faults)) = self.rows.observe(page) else { return Ok(false) };
+        let may_be_scan = address % NEIGHBOURS < PAGE && (stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO));
+        if may_be_scan && (faults < SCAN_FAULTS || !self.is_told) {
+            return Ok(false);
+        }
+        let Some(uncached) = self.end_of_cached(page, stride) else {
+            // The file is cached, or the program was faster than we: either shows soon.
+            self.rows.forget();
+            self.rest = REST_AFTER_SUCCESS;
+            return Ok(false);
+        };
+        match may_be_scan {
+            true => self.begin_trial(page, uncached, stride),
+            false => self.follow(page, stride)?,
+        }
+        Ok(true)
+    }
+
+    /// Reads ahead what is wanted, at most `limit` requests and `allowance` bytes. The bytes read, and whether more is left.
+    ///
+    /// Errors: what the advice says.
+    pub fn pump(&mut self, limit: usize, allowance: u64) -> Result<(u64, bool), Error> {
+        let follower = match &mut self.mode {
+            Mode::Following(followed) => &mut followed.strided,
+            _ => &mut self.learned,
+        };
+        if allowance == 0 {
+            follower.discard();
+            return Ok((0, false));
+        }
+        let most = (2 * self.reach.budget / PAGE) as usize;
+        let (asked, mut pages) = (&mut self.asked, 0);
+        let more = follower.announce(limit, |extent| pages += asked.add(extent, most))?;
+        self.tally.asked += pages;
+        Ok((pages * PAGE, more))
+    }
+
+    /// Goes on with a stride; whether something is wanted.
+    fn go_on(&mut self, page: u64) -> bool {
+        let Mode::Following(followed) = &self.mode else { return false };
         let is_row = page % followed.stride == followed.phase;
         let (behind, length) = (page.wrapping_sub(followed.stride) + PAGE, followed.stride.min(2 * NEIGHBOURS) - PAGE);
         let over_hole = is_row && followed.seen.is_multiple_of(LOOKED_AT as u32) && self.is_hole(behind, length);
-        let Mode::Following(followed) = &mut self.mode else { return Ok(0) };
+        let Mode::Following(followed) = &mut self.mode else { return false };
         followed.seen += 1;
         followed.others += u32::from(!is_row);
         followed.holes += u32::from(over_hole);
@@ -258,17 +283,10 @@ impl FileReader {
             (followed.seen, followed.others, followed.holes) = (0, 0, 0);
             if !helps {
                 self.fail();
-                return Ok(0);
+                return false;
             }
         }
-        let announced = wants.then(|| announce(&mut followed.strided, &mut self.asked, self.reach, allowance));
-        self.count(announced)
-    }
-
-    fn count(&mut self, announced: Option<Result<u64, Error>>) -> Result<u64, Error> {
-        let pages = announced.unwrap_or(Ok(0))?;
-        self.tally.asked += pages;
-        Ok(pages * PAGE)
+        wants
     }
 
     fn note(&mut self, page: u64) {
@@ -311,12 +329,8 @@ impl FileReader {
         rows.take_while(|row| *row < self.target.length()).find(|row| !self.is_cached(*row))
     }
 
-    fn begin_trial(&mut self, page: u64, stride: u64, allowance: u64) -> Result<u64, Error> {
+    fn begin_trial(&mut self, page: u64, from: u64, stride: u64) {
         self.rows.forget();
-        let Some(from) = self.end_of_cached(page, stride) else {
-            self.fail();
-            return Ok(0);
-        };
         // The kernel's read-ahead goes on once more behind us, and fills what lies between our pages.
         let more = (TRIAL_BYTES / stride).clamp(TRIAL_ROWS.0, TRIAL_ROWS.1);
         let rows = (self.reach.read_ahead / stride + more).min(self.reach.budget / PAGE);
@@ -324,12 +338,11 @@ impl FileReader {
         self.learned.want((0..rows).map(|row| Extent { offset: from + row * stride, length: PAGE as usize }));
         self.tally.trials += 1;
         self.mode = Mode::Trying(Trial { stride, from, until, last: page, proofs: 0, others: 0 });
-        let announced = announce(&mut self.learned, &mut self.asked, self.reach, allowance);
-        self.count(Some(announced))
     }
 
-    fn try_on(&mut self, page: u64, allowance: u64) -> Result<u64, Error> {
-        let Mode::Trying(trial) = &self.mode else { return Ok(0) };
+    /// Looks at a fault during a trial; whether something is wanted because of it.
+    fn try_on(&mut self, page: u64) -> Result<bool, Error> {
+        let Mode::Trying(trial) = &self.mode else { return Ok(false) };
         let Trial { stride, from, until, last, mut proofs, mut others } = *trial;
         let is_row = page % stride == from % stride;
         let stepped = page.wrapping_sub(last);
@@ -340,33 +353,35 @@ impl FileReader {
             others += u32::from(!is_row);
         }
         if proofs >= PROOFS {
-            return self.follow(page, stride, allowance);
+            self.follow(page, stride)?;
+            return Ok(true);
         }
         if others >= DISPROOFS || page >= until || page.wrapping_sub(last) > 4 * self.reach.read_ahead + (1 << 30) {
             self.fail();
-            return Ok(0);
+            return Ok(false);
         }
         self.mode = Mode::Trying(Trial { stride, from, until, last: page, proofs, others });
-        Ok(0)
+        Ok(false)
     }
 
-    fn follow(&mut self, page: u64, stride: u64, allowance: u64) -> Result<u64, Error> {
+    fn follow(&mut self, page: u64, stride: u64) -> Result<(), Error> {
         let Reach { rows, budget, .. } = self.reach;
         let given = Given::none().with("stride", stride).with("rows", rows).with("budget", budget);
         let mut strided = prefetch::follow(prefetch::named("strided")?, Arc::clone(&self.target), &given)?;
         strided.observe(Extent { offset: page, length: PAGE as usize });
-        let announced = announce(&mut strided, &mut self.asked, self.reach, allowance);
+        self.learned.discard();
         self.tally.stride = Some(stride);
         let phase = page % stride;
         // Its next read-ahead may be under way, and goes around what is there.
-        let grace =
-            self.end_of_cached(page, stride).unwrap_or(page) + 3 * self.reach.read_ahead + u64::from(JUDGED) * stride;
+        let uncached = self.end_of_cached(page, stride).unwrap_or(page);
+        let grace = uncached + 3 * self.reach.read_ahead + u64::from(JUDGED) * stride;
         self.mode = Mode::Following(Box::new(Stride { strided, stride, phase, grace, seen: 0, others: 0, holes: 0 }));
-        self.count(Some(announced))
+        Ok(())
     }
 
     /// What was tried is not so; it is not tried again for a while.
     fn fail(&mut self) {
+        self.learned.discard();
         self.mode = Mode::Watching;
         self.rows.forget();
         self.rest = self.next_rest;
@@ -379,16 +394,4 @@ impl FileReader {
         self.asked = Asked::default();
         self.fail();
     }
-}
-
-/// Reads ahead what `follower` wants, where the allowance is not used up; gives the pages.
-fn announce(follower: &mut Follower, asked: &mut Asked, reach: Reach, allowance: u64) -> Result<u64, Error> {
-    if allowance == 0 {
-        follower.discard();
-        return Ok(0);
-    }
-    let most = (2 * reach.budget / PAGE) as usize;
-    let mut pages = 0;
-    follower.announce(|extent| pages += asked.add(extent, most))?;
-    Ok(pages)
 }
