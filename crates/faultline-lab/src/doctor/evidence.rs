@@ -23,6 +23,8 @@ pub struct Evidence {
     pub calls: Option<Calls>,
     /// Its page faults, one by one.
     pub faults: Option<Faults>,
+    /// The advice it gave, call by call.
+    pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
     pub files: Vec<MappedFile>,
     /// What it has open.
@@ -109,6 +111,48 @@ pub struct Faults {
     pub threads: usize,
 }
 
+/// The advice calls that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct AdviceSeen {
+    /// How often which, by the constants' names.
+    pub calls: Vec<(&'static str, u64)>,
+    /// The files that it was told will be needed, the longest call first.
+    pub will_need: Vec<WillNeed>,
+    /// Calls for ranges or descriptors that belonged to no file we know when we looked.
+    pub unresolved: u64,
+    /// Calls that did not fit into the rings.
+    pub lost: u64,
+    /// Threads not followed.
+    pub unfollowed: usize,
+}
+
+/// A file that the kernel was told will be needed: MADV_WILLNEED, POSIX_FADV_WILLNEED, readahead(2).
+#[derive(Clone, Debug, Default)]
+pub struct WillNeed {
+    /// Which.
+    pub id: FileId,
+    /// Its path.
+    pub path: String,
+    /// The advice of the longest call, by its constant's name.
+    pub advice: &'static str,
+    /// Calls, of which the first 16384 are looked at.
+    pub calls: u64,
+    /// Bytes of the file that the longest call asked for.
+    pub longest_bytes: u64,
+    /// Bytes of the middle one.
+    pub median_bytes: u64,
+    /// Calls that asked for more than the kernel reads for one (see [`WillNeed::cap_bytes`]).
+    pub beyond_cap: u64,
+    /// read_ahead_kb of its device, now; a file keeps what was in force when it was opened.
+    pub read_ahead_kb: Option<u64>,
+    /// Largest request of its device, max_sectors_kb.
+    pub largest_request_kb: Option<u64>,
+    /// Bytes.
+    pub size_bytes: Option<u64>,
+    /// Bytes of it in the page cache, at the end.
+    pub cached_bytes: Option<u64>,
+}
+
 /// A regular file that is mapped.
 #[derive(Clone, Debug, Default)]
 pub struct MappedFile {
@@ -146,6 +190,8 @@ pub struct MappedFile {
     pub order: Option<Recognised>,
     /// The latest faults.
     pub latest: Vec<Access>,
+    /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
+    pub advised: Option<&'static str>,
 }
 
 /// One mapping of a file.
@@ -242,6 +288,14 @@ impl Evidence {
     /// is pressure on memory.
     pub fn random_costs_hot_pages(&self) -> bool {
         self.machine.kernel >= (6, 3) && self.refaults().is_some_and(|(rate, _)| rate >= PRESSURE)
+    }
+}
+
+impl WillNeed {
+    /// The most that the kernel reads for one call: force_page_cache_ra (mm/readahead.c) cuts it to the larger of the
+    /// read-ahead window and the device's largest request, and says nothing.
+    pub fn cap_bytes(&self) -> Option<u64> {
+        Some(self.read_ahead_kb?.max(self.largest_request_kb?) << 10)
     }
 }
 
