@@ -105,6 +105,19 @@ fn a_scan_under_random_advice_is_found() {
 }
 
 #[test]
+fn a_scan_under_random_advice_that_is_seen_given_needs_no_look_at_smaps() {
+    if !samples() || !advice_calls() {
+        return;
+    }
+    let world = World::new();
+    let plant = Plant::start(&world, "random_scan");
+
+    let said = doctor(&world, &plant, &[]);
+
+    assert!(rules(&said).iter().any(|found| found == "random_scan"), "not found:\n{:#}", said.json());
+}
+
+#[test]
 fn populating_after_random_advice_is_found() {
     if samples() {
         finds("populate_after_random", "populate");

@@ -19,6 +19,7 @@ pub(super) struct Advice {
     counts: BTreeMap<Named, u64>,
     asked: HashMap<FileId, Asked>,
     latest: HashMap<FileId, Named>,
+    populates: HashMap<FileId, u64>,
     unresolved: u64,
 }
 
@@ -41,6 +42,7 @@ impl Advice {
             counts: BTreeMap::new(),
             asked: HashMap::new(),
             latest: HashMap::new(),
+            populates: HashMap::new(),
             unresolved: 0,
         })
     }
@@ -57,12 +59,22 @@ impl Advice {
             if call.advice.will_need() {
                 let is_known = self.ask(call, places, &mut known).is_some();
                 self.unresolved += u64::from(!is_known);
-            } else if let Range::Memory { address, .. } = call.range
-                && is_of_order(call.advice)
-                && let Place::File(id, _) = places.locate(address)
-            {
-                self.latest.insert(id, call.advice);
+            } else if let Range::Memory { address, .. } = call.range {
+                self.hear(call.advice, address, places);
             }
+        }
+    }
+
+    /// Keeps advice that says how a mapped file is used; the allocator's own is passed over without a look at mappings.
+    fn hear(&mut self, advice: Named, address: u64, places: &mut Places) {
+        let is_populate = matches!(advice.word(), "MADV_POPULATE_READ" | "MADV_POPULATE_WRITE");
+        if !is_populate && !is_of_order(advice) {
+            return;
+        }
+        let Place::File(id, _) = places.locate(address) else { return };
+        match is_populate {
+            true => *self.populates.entry(id).or_default() += 1,
+            false => drop(self.latest.insert(id, advice)),
         }
     }
 
@@ -116,6 +128,11 @@ impl Advice {
     /// The latest advice on the order of accesses to mappings of this file.
     pub(super) fn latest(&self, id: FileId) -> Option<&'static str> {
         self.latest.get(&id).map(|advice| advice.word())
+    }
+
+    /// Calls that populated mappings of this file.
+    pub(super) fn populates(&self, id: FileId) -> u64 {
+        self.populates.get(&id).copied().unwrap_or(0)
     }
 
     /// What was seen.

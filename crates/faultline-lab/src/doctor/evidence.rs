@@ -192,6 +192,8 @@ pub struct MappedFile {
     pub latest: Vec<Access>,
     /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
     pub advised: Option<&'static str>,
+    /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE that were seen for mappings of it.
+    pub populate_calls: u64,
 }
 
 /// One mapping of a file.
@@ -308,6 +310,14 @@ impl MappedFile {
     /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.
     pub fn asked_bytes(&self) -> u64 {
         self.touched_pages.max(self.major) * 4096
+    }
+
+    /// How MADV_RANDOM is known to be in force: by smaps, or without it by a call that was seen; none where it isn't.
+    pub fn random_advice(&self) -> Option<&'static str> {
+        match self.mappings.iter().any(|mapping| mapping.deep.is_some()) {
+            true => self.any(|deep| deep.random).then_some("advice random in force (VmFlags rr)"),
+            false => (self.advised == Some("MADV_RANDOM")).then_some("advice random given while watched (MADV_RANDOM)"),
+        }
     }
 
     /// Whether a mapping of it has what smaps tells.

@@ -328,7 +328,10 @@ impl Watch {
             file.mount_options.clone_from(&mount.options);
         }
         file.read_ahead_kb = files::read_ahead_kb(file.id.device);
-        file.advised = self.advice.as_ref().and_then(|advice| advice.latest(file.id));
+        if let Some(advice) = &self.advice {
+            file.advised = advice.latest(file.id);
+            file.populate_calls = advice.populates(file.id);
+        }
         if let Some(track) = self.tracks.get(&file.id) {
             file.size_bytes = track.size_bytes;
             file.shrunk = track.shrunk;

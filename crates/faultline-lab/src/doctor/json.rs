@@ -78,6 +78,7 @@ fn file(file: &MappedFile) -> Value {
             "repeats": order.repeats,
         })),
         "advice": advice(file), "advice_seen": file.advised,
+        "populate_calls": file.populate_calls,
     })
 }
 

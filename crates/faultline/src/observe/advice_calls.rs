@@ -222,7 +222,7 @@ fn no(name: &str) -> Missing {
 
 fn refused(pid: u32, error: &io::Error) -> Missing {
     match error.raw_os_error() {
-        Some(libc::ESRCH | libc::ENOENT) => {
+        Some(libc::ESRCH | libc::ENOENT) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
             Missing::new(WHAT, format!("there is no process {pid}"), "check the number with ps")
         }
         Some(libc::EACCES | libc::EPERM) => Missing::new(WHAT, reason(), remedy()),
