@@ -38,4 +38,5 @@ pub const NEEDS: &[&Need] = &[
     &observe::pressure::PSI,
     &observe::hardware::HARDWARE,
     &observe::sampler::FAULT_SAMPLES,
+    &observe::advice_calls::ADVICE_CALLS,
 ];

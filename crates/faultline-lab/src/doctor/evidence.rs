@@ -23,6 +23,8 @@ pub struct Evidence {
     pub calls: Option<Calls>,
     /// Its page faults, one by one.
     pub faults: Option<Faults>,
+    /// The advice it gave, call by call.
+    pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
     pub files: Vec<MappedFile>,
     /// What it has open.
@@ -109,6 +111,48 @@ pub struct Faults {
     pub threads: usize,
 }
 
+/// The advice calls that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct AdviceSeen {
+    /// How often which, by the constants' names.
+    pub calls: Vec<(&'static str, u64)>,
+    /// The files that it was told will be needed, the longest call first.
+    pub will_need: Vec<WillNeed>,
+    /// Calls for ranges or descriptors that belonged to no file we know when we looked.
+    pub unresolved: u64,
+    /// Calls that did not fit into the rings.
+    pub lost: u64,
+    /// Threads not followed.
+    pub unfollowed: usize,
+}
+
+/// A file that the kernel was told will be needed: MADV_WILLNEED, POSIX_FADV_WILLNEED, readahead(2).
+#[derive(Clone, Debug, Default)]
+pub struct WillNeed {
+    /// Which.
+    pub id: FileId,
+    /// Its path.
+    pub path: String,
+    /// The advice of the longest call, by its constant's name.
+    pub advice: &'static str,
+    /// Calls, of which the first 16384 are looked at.
+    pub calls: u64,
+    /// Bytes of the file that the longest call asked for.
+    pub longest_bytes: u64,
+    /// Bytes of the middle one.
+    pub median_bytes: u64,
+    /// Calls that asked for more than the kernel reads for one (see [`WillNeed::cap_bytes`]).
+    pub beyond_cap: u64,
+    /// read_ahead_kb of its device, now; a file keeps what was in force when it was opened.
+    pub read_ahead_kb: Option<u64>,
+    /// Largest request of its device, max_sectors_kb.
+    pub largest_request_kb: Option<u64>,
+    /// Bytes.
+    pub size_bytes: Option<u64>,
+    /// Bytes of it in the page cache, at the end.
+    pub cached_bytes: Option<u64>,
+}
+
 /// A regular file that is mapped.
 #[derive(Clone, Debug, Default)]
 pub struct MappedFile {
@@ -146,6 +190,10 @@ pub struct MappedFile {
     pub order: Option<Recognised>,
     /// The latest faults.
     pub latest: Vec<Access>,
+    /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
+    pub advised: Option<&'static str>,
+    /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE that were seen for mappings of it.
+    pub populate_calls: u64,
 }
 
 /// One mapping of a file.
@@ -245,6 +293,14 @@ impl Evidence {
     }
 }
 
+impl WillNeed {
+    /// The most that the kernel reads for one call: force_page_cache_ra (mm/readahead.c) cuts it to the larger of the
+    /// read-ahead window and the device's largest request, and says nothing.
+    pub fn cap_bytes(&self) -> Option<u64> {
+        Some(self.read_ahead_kb?.max(self.largest_request_kb?) << 10)
+    }
+}
+
 impl MappedFile {
     /// Bytes mapped, over all mappings.
     pub fn mapped_bytes(&self) -> u64 {
@@ -254,6 +310,14 @@ impl MappedFile {
     /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.
     pub fn asked_bytes(&self) -> u64 {
         self.touched_pages.max(self.major) * 4096
+    }
+
+    /// How MADV_RANDOM is known to be in force: by smaps, or without it by a call that was seen; none where it isn't.
+    pub fn random_advice(&self) -> Option<&'static str> {
+        match self.mappings.iter().any(|mapping| mapping.deep.is_some()) {
+            true => self.any(|deep| deep.random).then_some("advice random in force (VmFlags rr)"),
+            false => (self.advised == Some("MADV_RANDOM")).then_some("advice random given while watched (MADV_RANDOM)"),
+        }
     }
 
     /// Whether a mapping of it has what smaps tells.

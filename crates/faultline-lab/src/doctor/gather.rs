@@ -1,5 +1,6 @@
 //! Watches a process and brings together what is known of it. Reads only; the process is never stopped or changed.
 
+use super::advice::Advice;
 use super::evidence::{Calls, Deep, Evidence, Faults, FileMapping, Group, Huge, Machine, MappedFile, Process, Target};
 use crate::place;
 use crate::process::files::{self, Mount};
@@ -82,6 +83,7 @@ struct Watch {
     pid: u32,
     places: Places,
     sampler: Option<Sampler>,
+    advice: Option<Advice>,
     observer: Observer,
     first: Snapshot,
     last: Snapshot,
@@ -127,12 +129,14 @@ impl Watch {
         let mut observer = Observer::open(&scene);
         let mut missing = Vec::new();
         let sampler = Sampler::open(pid).map_err(|gap| missing.push(gap)).ok();
+        let advice = Advice::open(pid).map_err(|gap| missing.push(gap)).ok();
         missing.extend(observer.missing().iter().cloned());
         let first = observer.read();
         let mut watch = Watch {
             pid,
             places,
             sampler,
+            advice,
             observer,
             last: first.clone(),
             first,
@@ -154,10 +158,17 @@ impl Watch {
 
     /// Reads the rings; gives the pause until the next time.
     fn drain(&mut self, pause: Duration) -> Duration {
-        let Some(mut sampler) = self.sampler.take() else { return pause };
-        sampler.read(|seen| self.see(seen));
-        let fullness = sampler.fullness();
-        self.sampler = Some(sampler);
+        let sampler = self.sampler.take();
+        let fullness = sampler.map_or(0.0, |mut sampler| {
+            sampler.read(|seen| self.see(seen));
+            let fullness = sampler.fullness();
+            self.sampler = Some(sampler);
+            fullness
+        });
+        // After the faults, among which new mappings are told.
+        if let Some(advice) = &mut self.advice {
+            advice.read(&mut self.places);
+        }
         match fullness {
             full if full > 0.25 => (pause / 2).max(PAUSE.1),
             full if full < 0.05 => (pause * 2).min(PAUSE.0),
@@ -234,11 +245,13 @@ impl Watch {
         }
         self.faults.threads = self.threads.len();
         let files = self.mapped_files(&details);
+        let advice = self.advice.take().map(Advice::into_evidence);
         Evidence {
             watched,
             process: self.process.clone(),
             calls: grown(self.calls),
             faults: self.sampler.is_some().then(|| self.faults.clone()),
+            advice,
             files,
             descriptors: files::descriptors(self.pid, MOST_DESCRIPTORS),
             counters: self.counters(),
@@ -315,6 +328,10 @@ impl Watch {
             file.mount_options.clone_from(&mount.options);
         }
         file.read_ahead_kb = files::read_ahead_kb(file.id.device);
+        if let Some(advice) = &self.advice {
+            file.advised = advice.latest(file.id);
+            file.populate_calls = advice.populates(file.id);
+        }
         if let Some(track) = self.tracks.get(&file.id) {
             file.size_bytes = track.size_bytes;
             file.shrunk = track.shrunk;

@@ -1,6 +1,6 @@
 //! The same as the text, for programs: base units, names stable.
 
-use super::evidence::{Evidence, MappedFile};
+use super::evidence::{AdviceSeen, Evidence, MappedFile};
 use super::{Finding, gain};
 use faultline::observe::pattern::Pattern;
 use serde_json::{Value, json};
@@ -27,6 +27,7 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
             "mapped": it.mapped, "mapped_files": it.mapped_files, "threads": it.threads,
             "unfollowed_threads": it.unfollowed,
         })),
+        "advice_calls": evidence.advice.as_ref().map(advice_calls),
         "files": evidence.files.iter().map(file).collect::<Vec<_>>(),
         "counters": evidence.counters.iter().map(|(name, value)| ((*name).to_owned(), json!(value)))
             .collect::<serde_json::Map<_, _>>(),
@@ -50,6 +51,22 @@ fn finding(seen: &Evidence, finding: &Finding) -> Value {
     })
 }
 
+fn advice_calls(seen: &AdviceSeen) -> Value {
+    let will_need = seen.will_need.iter().map(|it| {
+        json!({
+            "path": it.path, "advice": it.advice, "calls": it.calls, "longest_bytes": it.longest_bytes,
+            "median_bytes": it.median_bytes, "cap_bytes": it.cap_bytes(), "calls_beyond_cap": it.beyond_cap,
+            "read_ahead_kb": it.read_ahead_kb, "max_sectors_kb": it.largest_request_kb, "size_bytes": it.size_bytes,
+            "cached_bytes": it.cached_bytes,
+        })
+    });
+    let calls = seen.calls.iter().map(|(word, count)| ((*word).to_owned(), json!(count)));
+    json!({
+        "calls": calls.collect::<serde_json::Map<_, _>>(), "will_need": will_need.collect::<Vec<_>>(),
+        "unresolved": seen.unresolved, "lost": seen.lost, "unfollowed_threads": seen.unfollowed,
+    })
+}
+
 fn file(file: &MappedFile) -> Value {
     json!({
         "path": file.path, "deleted": file.deleted, "size_bytes": file.size_bytes,
@@ -60,7 +77,8 @@ fn file(file: &MappedFile) -> Value {
             "pattern": pattern(order.pattern), "confidence": order.confidence, "threads": order.threads,
             "repeats": order.repeats,
         })),
-        "advice": advice(file),
+        "advice": advice(file), "advice_seen": file.advised,
+        "populate_calls": file.populate_calls,
     })
 }
 

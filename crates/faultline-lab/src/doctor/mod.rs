@@ -2,6 +2,7 @@
 //!
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
+mod advice;
 pub mod evidence;
 pub mod gain;
 pub mod gather;

@@ -78,7 +78,7 @@ fn trouble(evidence: &Evidence, file: &MappedFile, rule: &str) -> Option<Trouble
 /// Whether more is read than is asked for. Without --deep the advice in force shows only by this.
 fn is_read_ahead(evidence: &Evidence, file: &MappedFile) -> bool {
     let is_more = evidence.calls.is_none_or(|calls| calls.device_bytes >= file.asked_bytes() * 4);
-    is_more && !file.any(|deep| deep.random)
+    is_more && file.random_advice().is_none()
 }
 
 fn is_lmdb(evidence: &Evidence, file: &MappedFile) -> bool {

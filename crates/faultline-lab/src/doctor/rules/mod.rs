@@ -19,6 +19,7 @@ mod read_ahead_flood;
 pub(super) mod scenes;
 mod thrash;
 mod truncated;
+mod will_need_cap;
 
 use super::Rule;
 
@@ -34,6 +35,7 @@ pub const ALL: &[&Rule] = &[
     &random_recency::RULE,
     &read_ahead_flood::RULE,
     &fault_stall::RULE,
+    &will_need_cap::RULE,
     &map_churn::RULE,
     &fork_large::RULE,
     &double_buffering::RULE,

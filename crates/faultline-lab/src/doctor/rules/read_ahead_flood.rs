@@ -27,7 +27,9 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
     let order = file.order.filter(|order| order.confidence >= 0.6)?;
-    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. }) || file.major < 64 || file.any(|it| it.random)
+    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. })
+        || file.major < 64
+        || file.random_advice().is_some()
     {
         return None;
     }
