@@ -288,7 +288,7 @@ fn a_process_of_another_user_needs_rights() {
     let world = World::new();
     let Some(said) = world.as_nobody(&["doctor", &std::process::id().to_string(), "--for", "100ms"]) else { return };
 
-    said.fails(3, "it belongs to user 0, we are user 65534; run as its user, or as root: sudo faultline doctor");
+    said.fails(3, "it belongs to user 0, we are user 65534; run as its user, or as root: sudo faultline");
 }
 
 #[test]

@@ -7,6 +7,9 @@ use std::io::{self, Write};
 /// Files that are listed.
 const MOST_FILES: usize = 8;
 
+/// Waits below which a file is not worth a line.
+const FEWEST_WAITS: u64 = 20;
+
 /// Writes the report.
 ///
 /// Errors: those of `out`.
@@ -28,13 +31,13 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
     }
     let is_meant = |file: &FileOutcome| file.refused.as_deref() != Some(NOT_TRACED);
-    let worth = |file: &&FileOutcome| is_meant(file) && (file.tally.asked > 0 || file.faults >= 64);
+    let worth = |file: &&FileOutcome| is_meant(file) && (file.tally.asked > 0 || file.waits >= FEWEST_WAITS);
     let worth: Vec<&FileOutcome> = outcome.files.iter().filter(worth).collect();
     for file in worth.iter().take(MOST_FILES) {
         writeln!(out, "{}", line(file))?;
     }
     if worth.is_empty() {
-        writeln!(out, "hardly a fault in a file: nothing to help with (reads by calls are not seen)")?;
+        writeln!(out, "hardly a wait in a file: nothing to help with (reads by calls are not seen)")?;
     }
     if worth.len() > MOST_FILES {
         writeln!(out, "and {} more files (--json has all)", worth.len() - MOST_FILES)?;
