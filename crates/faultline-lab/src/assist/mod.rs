@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 /// Pauses between two looks: while the next faults matter, while there are some, and, at most, where nothing happens. The
 /// rings hold 6500 faults.
 const ALERT: Duration = Duration::from_micros(300);
-const WATCHFUL: Duration = Duration::from_millis(2);
-const IDLE: Duration = Duration::from_millis(20);
+const WATCHFUL: Duration = Duration::from_millis(1);
+const IDLE: Duration = Duration::from_millis(5);
 
 /// Requests for one reader before it is the next one's turn, and how long turns are taken before faults are looked at again:
 /// requests wait where the device's queue is full.
@@ -140,6 +140,8 @@ struct Followed {
     outcome: FileOutcome,
     /// What readers are made of; none where the file cannot be read by us.
     base: Option<(Arc<Target>, Follower, Reach)>,
+    /// A stride that one of its threads was seen to have.
+    known: Option<u64>,
 }
 
 impl Followed {
@@ -238,7 +240,8 @@ impl Help {
             self.readers.insert((thread, id), FileReader::new(Arc::clone(target), own, knows, *reach));
         }
         let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
-        let wants = reader.observe(address, offset);
+        let wants = reader.observe(address, offset, file.known);
+        file.known = reader.proved.or(file.known);
         self.alert |= reader.is_alert();
         match wants {
             Ok(true) if !self.busy.contains(&(thread, id)) => self.busy.push_back((thread, id)),
@@ -281,13 +284,17 @@ impl Help {
             |(_, trace): &(PathBuf, Trace)| trace.files.iter().any(|file| file.path.as_deref() == Some(&path));
         if !self.options.trace.as_ref().is_none_or(is_traced) {
             let refused = Some(NOT_TRACED.to_owned());
-            return Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: None };
+            return Followed {
+                outcome: FileOutcome { path, refused, ..FileOutcome::default() },
+                base: None,
+                known: None,
+            };
         }
         let base = files::open(process, &path, id)
             .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
             .and_then(|file| self.base(&file, id, &path).map_err(|error| error.to_string()));
         let refused = base.as_ref().err().cloned();
-        Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok() }
+        Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok(), known: None }
     }
 
     fn base(&self, file: &File, id: FileId, path: &str) -> Result<(Arc<Target>, Follower, Reach)> {

@@ -39,6 +39,9 @@ const SCAN_FAULTS: u32 = 32;
 const PROOFS: u32 = 4;
 const DISPROOFS: u32 = 2;
 
+/// Rows that may be left out without a new begin.
+const SKIPPED: u64 = 4;
+
 /// Faults among which a stride must explain all but a quarter.
 const JUDGED: u32 = 64;
 
@@ -82,6 +85,8 @@ pub struct FileReader {
     asked: Asked,
     rest: u64,
     next_rest: u64,
+    /// The stride that was followed over holes.
+    pub proved: Option<u64>,
     /// What was done so far.
     pub tally: Tally,
 }
@@ -114,6 +119,8 @@ struct Stride {
     strided: Follower,
     stride: u64,
     phase: u64,
+    /// The last fault.
+    last: u64,
     /// Up to here the kernel may read what lies between the rows without an end to this.
     grace: u64,
     /// Faults since it was judged last; those of them that were beside the rows, and rows beyond holes.
@@ -181,15 +188,16 @@ impl FileReader {
             asked: Asked::default(),
             rest: 0,
             next_rest: FIRST_REST,
+            proved: None,
             tally: Tally::default(),
         }
     }
 
     /// The thread faulted at `address`, which is `offset` in the file. What follows from it is read ahead by
-    /// [`pump`](Self::pump). Whether there is anything.
+    /// [`pump`](Self::pump). Whether there is anything. `known` is a stride that another thread was seen to have.
     ///
     /// Errors: Io (no descriptor left).
-    pub fn observe(&mut self, address: u64, offset: u64) -> Result<bool, Error> {
+    pub fn observe(&mut self, address: u64, offset: u64, known: Option<u64>) -> Result<bool, Error> {
         let page = offset / PAGE * PAGE;
         self.tally.used += u64::from(self.asked.touch(offset / PAGE));
         if self.rest > 0 {
@@ -219,14 +227,17 @@ impl FileReader {
                 if self.knows {
                     return Ok(false);
                 }
-                self.guess(address, page)
+                self.guess(address, page, known)
             }
         }
     }
 
-    fn guess(&mut self, address: u64, page: u64) -> Result<bool, Error> {
-        let Some((stride, faults)) = self.rows.observe(page) else { return Ok(false) };
-        let may_be_scan = address % NEIGHBOURS < PAGE && (stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO));
+    fn guess(&mut self, address: u64, page: u64, known: Option<u64>) -> Result<bool, Error> {
+        let guessed = self.rows.observe(page);
+        let known = known.filter(|stride| self.rows.are_of(*stride));
+        let Some((stride, faults)) = known.map(|stride| (stride, SCAN_FAULTS)).or(guessed) else { return Ok(false) };
+        let is_window = stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO);
+        let may_be_scan = known.is_none() && is_window && address % NEIGHBOURS < PAGE;
         if may_be_scan && (faults < SCAN_FAULTS || !self.is_told) {
             return Ok(false);
         }
@@ -269,6 +280,14 @@ impl FileReader {
         let (behind, length) = (page.wrapping_sub(followed.stride) + PAGE, followed.stride.min(2 * NEIGHBOURS) - PAGE);
         let over_hole = is_row && followed.seen.is_multiple_of(LOOKED_AT as u32) && self.is_hole(behind, length);
         let Mode::Following(followed) = &mut self.mode else { return false };
+        if is_row && page.wrapping_sub(followed.last) > SKIPPED * followed.stride {
+            // The policy would take it for another column beside the one it follows. It goes on from here instead; where no
+            // descriptor is left, a little worse.
+            if let Ok(anew) = followed.strided.sibling() {
+                followed.strided = anew;
+            }
+        }
+        followed.last = page;
         followed.seen += 1;
         followed.others += u32::from(!is_row);
         followed.holes += u32::from(over_hole);
@@ -278,6 +297,7 @@ impl FileReader {
                 // Where we are too late once, the kernel's read-ahead begins anew, and it takes a while to be ahead of it.
                 followed.grace = page + LATE * self.reach.read_ahead + u64::from(JUDGED) * followed.stride;
                 self.next_rest = REST_AFTER_SUCCESS;
+                self.proved = Some(followed.stride);
             }
             let helps = followed.others <= JUDGED / 4 && page < followed.grace;
             (followed.seen, followed.others, followed.holes) = (0, 0, 0);
@@ -375,7 +395,16 @@ impl FileReader {
         // Its next read-ahead may be under way, and goes around what is there.
         let uncached = self.end_of_cached(page, stride).unwrap_or(page);
         let grace = uncached + 3 * self.reach.read_ahead + u64::from(JUDGED) * stride;
-        self.mode = Mode::Following(Box::new(Stride { strided, stride, phase, grace, seen: 0, others: 0, holes: 0 }));
+        self.mode = Mode::Following(Box::new(Stride {
+            strided,
+            stride,
+            phase,
+            last: page,
+            grace,
+            seen: 0,
+            others: 0,
+            holes: 0,
+        }));
         Ok(())
     }
 

@@ -6,6 +6,9 @@
 /// Faults in one direction before a guess is made: by then a divisor that is too large by chance is rare.
 const FEWEST: u32 = 8;
 
+/// The same where the stride is known from another thread.
+const FEWEST_OF_KNOWN: u32 = 2;
+
 /// A guess that is no more than this is told by the faults themselves.
 const SHORTEST: u64 = 8 << 10;
 
@@ -39,6 +42,11 @@ impl Rows {
         }
         self.count += 1;
         (self.count >= FEWEST).then_some((self.divisor, self.count))
+    }
+
+    /// Whether the faults so far could be rows of this stride.
+    pub fn are_of(&self, stride: u64) -> bool {
+        self.count >= FEWEST_OF_KNOWN && self.divisor.is_multiple_of(stride)
     }
 
     /// Whether a guess may come soon.
