@@ -6,9 +6,9 @@
 //! program and assistant as the user nobody. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
 //! `--memory all|quarter`. Prints the medians and extremes of the rounds' ratios. Needs root, for the limits and the settings.
 
+use faultline::access::Visitor;
 use faultline::files::{Layout, Target};
 use faultline::proc::diskstats;
-use faultline::access::Visitor;
 use faultline::{Bytes, Extent, Given, methods, prefetch};
 use faultline_lab::place::MemoryLimit;
 use std::io::Write;
@@ -147,7 +147,10 @@ struct Bench {
 
 fn compare(plan: &Plan) {
     let bench = Bench::new(plan.size);
-    println!("{:<44} {:>8} {:>8} {:>8} {:>20} {:>18} {:>6} {:>5}", "", "alone", "assist", "policy", "assist/policy speed", "assist/alone speed", "bytes", "CPU");
+    println!(
+        "{:<44} {:>8} {:>8} {:>8} {:>20} {:>18} {:>6} {:>5}",
+        "", "alone", "assist", "policy", "assist/policy speed", "assist/alone speed", "bytes", "CPU"
+    );
     for order in &plan.orders {
         for read_ahead in &plan.read_ahead {
             let _setting = read_ahead.map(|kib| Setting::set(bench.device, kib));
@@ -200,7 +203,8 @@ impl Bench {
         }
         let seconds = |arm: usize| median(ran[arm].iter().map(|ran| ran.seconds).collect());
         let ratio = |over: usize, under: usize, of: fn(&Ran) -> f64| {
-            let mut ratios: Vec<f64> = ran[over].iter().zip(&ran[under]).map(|(over, under)| of(over) / of(under)).collect();
+            let mut ratios: Vec<f64> =
+                ran[over].iter().zip(&ran[under]).map(|(over, under)| of(over) / of(under)).collect();
             ratios.sort_by(f64::total_cmp);
             (ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
         };

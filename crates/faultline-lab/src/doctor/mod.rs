@@ -2,10 +2,13 @@
 //!
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
+mod details;
 pub mod evidence;
 pub mod gather;
 mod json;
 pub mod rules;
+mod status;
+mod tally;
 mod terminal;
 
 use evidence::Evidence;
