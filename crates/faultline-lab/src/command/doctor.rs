@@ -1,13 +1,18 @@
 //! `faultline doctor`: watches a process for some seconds and says what is wrong with its file access.
 
+mod rounds;
+
 use crate::command::{Exit, stop_flag};
-use crate::doctor::{self, Severity, gather};
+use crate::doctor::{self, Severity, endpoint, gather};
 use clap::ValueEnum;
 use faultline::{Error, Nanos, Result};
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Watch a running program and say what is wrong with its file access
@@ -23,7 +28,7 @@ pub struct Args {
     /// A program to start and watch, with its arguments; it is left running when the time is over
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
-    /// How long to watch
+    /// How long to watch, or how long a round is
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     length: Nanos,
     /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
@@ -35,6 +40,12 @@ pub struct Args {
     /// End with exit code 1 where something at least so bad is found
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<Least>,
+    /// Serve metrics (OpenMetrics text) at this port of the loopback, or address, until SIGINT or the process ends
+    #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with = "json")]
+    openmetrics: Option<SocketAddr>,
+    /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
+    #[arg(long, value_name = "PATH", conflicts_with = "json")]
+    textfile: Option<PathBuf>,
 }
 
 /// The least severity that fails.
@@ -60,7 +71,7 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, json, fail_on } = args;
+    let Args { pid, program, length, deep, json, fail_on, openmetrics, textfile } = args;
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
     }
@@ -68,7 +79,24 @@ pub fn run(args: Args) -> Result<Exit> {
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
     let options = gather::Options { length: Duration::from_nanos(length.0), deep };
-    let evidence = gather::gather(pid, options, &stop)?;
+    let outputs = rounds::Outputs { openmetrics, textfile };
+    let worst = match outputs.is_any() {
+        true => rounds::run(pid, options, outputs, &stop)?,
+        false => once(pid, options, json, child.is_some(), &stop)?,
+    };
+    if let Some(child) = &mut child
+        && !matches!(child.try_wait(), Ok(Some(_)))
+    {
+        let name = program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        eprintln!("faultline: {name} runs on as process {pid}");
+    }
+    let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
+    Ok(if fails { Exit::No } else { Exit::Ok })
+}
+
+/// Watches once and prints; gives the worst that was found.
+fn once(pid: u32, options: gather::Options, json: bool, is_ours: bool, stop: &AtomicBool) -> Result<Option<Severity>> {
+    let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
     let mut text = Vec::new();
     let written = match json {
@@ -77,19 +105,13 @@ pub fn run(args: Args) -> Result<Exit> {
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
-    let is_ours = child.as_mut().map(|child| !matches!(child.try_wait(), Ok(Some(_))));
-    match is_ours {
-        None if evidence.ended => {
-            return Err(Error::Invalid(format!(
-                "process {pid} ended after {:.1} s of watching; what was seen is above",
-                evidence.watched.as_secs_f64()
-            )));
-        }
-        Some(true) => eprintln!("faultline: {} runs on as process {pid}", evidence.target.name),
-        _ => {}
+    if evidence.ended && !is_ours {
+        return Err(Error::Invalid(format!(
+            "process {pid} ended after {:.1} s of watching; what was seen is above",
+            evidence.watched.as_secs_f64()
+        )));
     }
-    let fails = fail_on.is_some_and(|least| findings.iter().any(|found| found.severity >= least.into()));
-    Ok(if fails { Exit::No } else { Exit::Ok })
+    Ok(findings.iter().map(|finding| finding.severity).max())
 }
 
 /// Starts the program, if one is named. Its output goes to standard error, so that ours stays readable.

@@ -217,9 +217,9 @@ impl Evidence {
         count as f64 / self.watched.as_secs_f64().max(1e-3)
     }
 
-    /// The mapped files that hold data: none of their mappings is executable.
+    /// The mapped files that hold data.
     pub fn data_files(&self) -> impl Iterator<Item = &MappedFile> {
-        self.files.iter().filter(|file| file.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x'))
+        self.files.iter().filter(|file| file.is_data())
     }
 
     /// Evicted file pages that were needed again, each second: the cgroup's where there is a count, else the machine's.
@@ -231,6 +231,11 @@ impl Evidence {
 }
 
 impl MappedFile {
+    /// Whether it holds data: none of its mappings is executable.
+    pub fn is_data(&self) -> bool {
+        self.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x')
+    }
+
     /// Bytes mapped, over all mappings.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.iter().map(|mapping| mapping.vma.length()).sum()

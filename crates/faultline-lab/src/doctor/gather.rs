@@ -69,6 +69,11 @@ impl Watcher {
         Ok(Watcher { pid, places: Some(places), sampler: Sampler::open(pid), lost: 0, since: Instant::now() })
     }
 
+    /// Who is watched.
+    pub fn target(&self) -> Target {
+        status::target(self.pid)
+    }
+
     /// What was seen since the last round. Ends early when the process ends, or when `stop` is raised.
     ///
     /// Errors: Invalid where the process ended before this round, Missing where it became another user's.

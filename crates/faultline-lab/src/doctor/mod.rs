@@ -3,13 +3,16 @@
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
 mod details;
+pub mod endpoint;
 pub mod evidence;
 pub mod gather;
 mod json;
+pub mod openmetrics;
 pub mod rules;
 mod status;
 mod tally;
 mod terminal;
+pub mod totals;
 
 use evidence::Evidence;
 

@@ -244,6 +244,13 @@ impl Running {
         assert!(sent.is_ok_and(|status| status.success()));
     }
 
+    /// The next line on standard error.
+    pub fn next_error(&mut self) -> String {
+        let pipe = self.child.stderr.as_mut().unwrap();
+        let bytes = std::io::Read::bytes(pipe).map(|byte| byte.unwrap()).take_while(|byte| *byte != b'\n');
+        String::from_utf8(bytes.collect()).unwrap()
+    }
+
     pub fn finish(self) -> Said {
         Said::from(self.child.wait_with_output().unwrap())
     }
