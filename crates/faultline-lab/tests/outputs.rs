@@ -1,4 +1,4 @@
-//! What the doctor gives to others while it watches: metrics by HTTP and in a file.
+//! What the doctor gives while it goes on watching: a live screen, metrics by HTTP and in a file.
 #![allow(unsafe_code, reason = "the planted programs map, advise and fork as C programs do")]
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
@@ -141,6 +141,49 @@ fn a_process_that_ends_leaves_its_counters_and_no_levels() {
 }
 
 #[test]
+fn the_live_view_prints_round_after_round_where_there_is_no_terminal() {
+    let world = World::new();
+
+    let said = world.faultline(&["doctor", "--for", "300ms", "--watch", "--", "sh", "-c", "sleep 0.8"]);
+
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    let rounds: Vec<&str> = said.output.split("\n\nsh (").collect();
+    assert!(said.output.starts_with("\nsh (") && rounds.len() >= 2, "{}", said.output);
+    assert!(!said.output.contains('\x1b'), "{}", said.output);
+    assert!(said.errors.contains("has ended; it was watched for"), "{}", said.errors);
+}
+
+#[test]
+fn the_live_view_ends_in_peace_by_sigint() {
+    let world = World::new();
+    let plant = Plant::start(&world, "healthy_sleep");
+    let mut running = world.start_plain(&["doctor", &plant.pid().to_string(), "--for", "100ms", "--watch"]);
+
+    while running.next_line().is_empty() {}
+    running.signal("INT");
+    let said = running.finish();
+
+    assert_eq!((said.code, said.errors.as_str()), (Some(0), ""), "{}", said.output);
+    assert!(plant.runs());
+}
+
+#[test]
+fn the_live_view_on_a_terminal_is_drawn_over_the_last() {
+    let found = if World::new().shell("script --version >/dev/null") { Ok(()) } else { Err("no script".to_owned()) };
+    if !facility("a terminal", found) {
+        return;
+    }
+    let world = World::new();
+    let faultline = env!("CARGO_BIN_EXE_faultline");
+    let watch = format!("env TERM=xterm {faultline} doctor --for 200ms --watch -- sh -c 'sleep 0.7'");
+
+    assert!(world.shell(&format!("script -qefc \"{watch}\" typescript >/dev/null")));
+
+    let seen = world.text("typescript");
+    assert!(seen.matches("\x1b[H\x1b[2J").count() >= 2, "{seen}");
+}
+
+#[test]
 fn outputs_that_cannot_be_had_are_told_before_the_watch() {
     let world = World::new();
     let own = std::process::id().to_string();
@@ -153,4 +196,5 @@ fn outputs_that_cannot_be_had_are_told_before_the_watch() {
     says(&["--openmetrics", "localhost"], "write a port (9464) or an address (127.0.0.1:9464)");
     says(&["--openmetrics", "192.0.2.1:9464"], "listen for HTTP");
     says(&["--openmetrics", "0", "--json"], "cannot be used with");
+    says(&["--watch", "--json"], "cannot be used with");
 }

@@ -15,6 +15,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// How long to watch where nothing is said; a live screen has to follow what happens.
+const ONCE: Nanos = Nanos(5_000_000_000);
+const ROUND: Nanos = Nanos(2_000_000_000);
+
 /// Watch a running program and say what is wrong with its file access
 ///
 /// Reads only: the program is never stopped or changed. A program of your own needs no further rights where
@@ -28,9 +32,9 @@ pub struct Args {
     /// A program to start and watch, with its arguments; it is left running when the time is over
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
-    /// How long to watch, or how long a round is
-    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
-    length: Nanos,
+    /// How long to watch, or how long a round is [default: 5s, with --watch 2s]
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Nanos>,
     /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
     #[arg(long)]
     deep: bool,
@@ -40,6 +44,9 @@ pub struct Args {
     /// End with exit code 1 where something at least so bad is found
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<Least>,
+    /// Show the same again after each round, until SIGINT or the process ends
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
     /// Serve metrics (OpenMetrics text) at this port of the loopback, or address, until SIGINT or the process ends
     #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with = "json")]
     openmetrics: Option<SocketAddr>,
@@ -71,7 +78,8 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, json, fail_on, openmetrics, textfile } = args;
+    let Args { pid, program, length, deep, json, fail_on, watch, openmetrics, textfile } = args;
+    let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
     }
@@ -79,7 +87,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
     let options = gather::Options { length: Duration::from_nanos(length.0), deep };
-    let outputs = rounds::Outputs { openmetrics, textfile };
+    let outputs = rounds::Outputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => rounds::run(pid, options, outputs, &stop)?,
         false => once(pid, options, json, child.is_some(), &stop)?,
