@@ -1,4 +1,4 @@
-//! What the doctor gives while it goes on watching: a live screen, metrics by HTTP and in a file.
+//! What the doctor gives besides its screen: a live screen, metrics by HTTP and in a file, and a page.
 #![allow(unsafe_code, reason = "the planted programs map, advise and fork as C programs do")]
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
@@ -184,6 +184,29 @@ fn the_live_view_on_a_terminal_is_drawn_over_the_last() {
 }
 
 #[test]
+fn the_report_shows_the_faults_of_a_planted_file_by_time_and_offset() {
+    if !samples() {
+        return;
+    }
+    let world = World::new();
+    let plant = Plant::start(&world, "strided");
+
+    let said = world.faultline(&["doctor", &plant.pid().to_string(), "--for", "2s", "--report", "report.html"]);
+
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    assert!(said.errors.contains("the report is report.html") && said.output.contains("/data"), "{}", said.errors);
+    let page = world.text("report.html");
+    let path = world.path("data").display().to_string().replace('/', "&#x2f;");
+    let (_, map) = page.split_once(&format!("<h3>{path}</h3>")).expect("no heat map of the file");
+    let darkest = map.split("</figure>").next().unwrap().matches("fill=\"#990000\"").count();
+    assert!(map.contains("aria-label=\"faults by time and offset\"") && darkest > 1, "{darkest}");
+    assert!(page.contains("aria-label=\"timeline of faults and waits\"") && page.contains("fault_stall"));
+    for forbidden in ["<script", "src=", "@import", "url(", "<link", "href="] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+}
+
+#[test]
 fn outputs_that_cannot_be_had_are_told_before_the_watch() {
     let world = World::new();
     let own = std::process::id().to_string();
@@ -197,4 +220,5 @@ fn outputs_that_cannot_be_had_are_told_before_the_watch() {
     says(&["--openmetrics", "192.0.2.1:9464"], "listen for HTTP");
     says(&["--openmetrics", "0", "--json"], "cannot be used with");
     says(&["--watch", "--json"], "cannot be used with");
+    says(&["--watch", "--report", "report.html"], "cannot be used with");
 }

@@ -2,6 +2,7 @@
 
 mod rounds;
 
+use crate::command::progress::write_whole;
 use crate::command::{Exit, stop_flag};
 use crate::doctor::{self, Severity, endpoint, gather};
 use clap::ValueEnum;
@@ -44,6 +45,9 @@ pub struct Args {
     /// End with exit code 1 where something at least so bad is found
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<Least>,
+    /// Write a page with the findings, heat maps of the files and a timeline of faults, too
+    #[arg(long, value_name = "PATH.html", conflicts_with_all = ["watch", "openmetrics", "textfile"])]
+    report: Option<PathBuf>,
     /// Show the same again after each round, until SIGINT or the process ends
     #[arg(long, conflicts_with = "json")]
     watch: bool,
@@ -78,7 +82,7 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, json, fail_on, watch, openmetrics, textfile } = args;
+    let Args { pid, program, length, deep, json, fail_on, report, watch, openmetrics, textfile } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
@@ -90,7 +94,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let outputs = rounds::Outputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => rounds::run(pid, options, outputs, &stop)?,
-        false => once(pid, options, json, child.is_some(), &stop)?,
+        false => once(pid, options, Once { json, report, is_ours: child.is_some() }, &stop)?,
     };
     if let Some(child) = &mut child
         && !matches!(child.try_wait(), Ok(Some(_)))
@@ -102,8 +106,19 @@ pub fn run(args: Args) -> Result<Exit> {
     Ok(if fails { Exit::No } else { Exit::Ok })
 }
 
+/// What is made of one round.
+struct Once {
+    /// JSON instead of text.
+    json: bool,
+    /// The page.
+    report: Option<PathBuf>,
+    /// We started the program: its end is no failure.
+    is_ours: bool,
+}
+
 /// Watches once and prints; gives the worst that was found.
-fn once(pid: u32, options: gather::Options, json: bool, is_ours: bool, stop: &AtomicBool) -> Result<Option<Severity>> {
+fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+    let Once { json, report, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
     let mut text = Vec::new();
@@ -113,6 +128,10 @@ fn once(pid: u32, options: gather::Options, json: bool, is_ours: bool, stop: &At
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
+    if let Some(path) = &report {
+        write_whole(path, &doctor::page(&evidence, &findings)?)?;
+        eprintln!("faultline: the report is {}", path.display());
+    }
     if evidence.ended && !is_ours {
         return Err(Error::Invalid(format!(
             "process {pid} ended after {:.1} s of watching; what was seen is above",

@@ -1,5 +1,6 @@
 //! What is known of a watched process: gathered once, plain data, judged by the rules.
 
+use super::grid::{Grid, Timeline};
 use crate::process::files::Descriptor;
 use faultline::Missing;
 use faultline::observe::pattern::{Access, Recognised};
@@ -20,6 +21,8 @@ pub struct Evidence {
     pub calls: Option<Calls>,
     /// Its page faults, one by one.
     pub faults: Option<Faults>,
+    /// The same over time.
+    pub timeline: Option<Timeline>,
     /// The regular files it has mapped, most faults first.
     pub files: Vec<MappedFile>,
     /// What it has open.
@@ -143,6 +146,8 @@ pub struct MappedFile {
     pub order: Option<Recognised>,
     /// The latest faults.
     pub latest: Vec<Access>,
+    /// All faults by time and offset, where there are some.
+    pub grid: Option<Grid>,
 }
 
 /// One mapping of a file.

@@ -6,8 +6,11 @@ mod details;
 pub mod endpoint;
 pub mod evidence;
 pub mod gather;
+pub mod grid;
 mod json;
 pub mod openmetrics;
+mod page;
+mod round;
 pub mod rules;
 mod status;
 mod tally;
@@ -17,6 +20,7 @@ pub mod totals;
 use evidence::Evidence;
 
 pub use json::document;
+pub use page::page;
 pub use terminal::print;
 
 /// How bad it is.

@@ -1,8 +1,10 @@
 //! What is counted of one file while it is watched: its faults, and its size.
 
+use super::grid::Grid;
 use faultline::observe::pattern::Access;
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
+use std::time::Duration;
 
 /// Latest faults of a file that are kept.
 const LATEST: usize = 32 << 10;
@@ -11,7 +13,6 @@ const LATEST: usize = 32 << 10;
 const MOST_PAGES: usize = 1 << 20;
 
 /// Faults of one file.
-#[derive(Default)]
 pub struct Tally {
     /// Faults.
     pub faults: u64,
@@ -25,6 +26,8 @@ pub struct Tally {
     pub pages: HashSet<u64>,
     /// The latest faults, oldest first.
     pub latest: VecDeque<Access>,
+    /// All, by time and offset.
+    pub grid: Grid,
 }
 
 /// A file whose size is watched.
@@ -38,9 +41,16 @@ pub struct Track {
 }
 
 impl Tally {
-    /// Counts a fault.
-    pub fn add(&mut self, access: Access) {
+    /// Nothing yet, in a watch of `length`.
+    pub fn new(length: Duration) -> Tally {
+        let (pages, latest, grid) = (HashSet::new(), VecDeque::new(), Grid::new(length));
+        Tally { faults: 0, major: 0, waits: 0, waited_ns: 0, pages, latest, grid }
+    }
+
+    /// Counts a fault so many nanoseconds after the beginning of the watch.
+    pub fn add(&mut self, access: Access, at_ns: u64) {
         self.faults += 1;
+        self.grid.add(at_ns, access.offset);
         if self.pages.len() < MOST_PAGES {
             self.pages.insert(access.offset / 4096);
         }
