@@ -4,7 +4,7 @@
 //! Orders: strides `64k`, `256k`, `1m` (touching 8 bytes of each row), `sequential`, `random`, `chase`. Each with 1 and 4 threads, with
 //! memory for all of the file and within a quarter of it, with the device's read-ahead as found and 128 KiB; cold, in turns,
 //! program and assistant as the user nobody. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
-//! `--memory all|quarter`. Prints the medians and extremes of the rounds' ratios. Needs root, for the limits and the settings.
+//! `--memory all|quarter`, `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians and extremes of the rounds' ratios. Needs root, for the limits and the settings.
 
 use faultline::access::Visitor;
 use faultline::files::{Layout, Target};
@@ -41,6 +41,7 @@ struct Plan {
     threads: Vec<u64>,
     read_ahead: Vec<Option<u64>>,
     quarter: Vec<bool>,
+    tool: String,
 }
 
 impl Plan {
@@ -52,6 +53,7 @@ impl Plan {
             threads: vec![1, 4],
             read_ahead: vec![None, Some(128)],
             quarter: vec![false, true],
+            tool: "assist".to_owned(),
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -61,6 +63,7 @@ impl Plan {
                 "--size" => plan.size = value().parse::<u64>().expect("MiB") << 20,
                 "--threads" => plan.threads = vec![value().parse().expect("a number")],
                 "--read-ahead" => plan.read_ahead = vec![value().parse().ok()],
+                "--tool" => plan.tool = value().to_owned(),
                 "--memory" => plan.quarter = vec![value() == "quarter"],
                 order => plan.orders.push(order.to_owned()),
             }
@@ -142,11 +145,12 @@ struct Bench {
     faultline: PathBuf,
     file: PathBuf,
     device: (u32, u32),
+    tool: String,
     _dir: tempfile::TempDir,
 }
 
 fn compare(plan: &Plan) {
-    let bench = Bench::new(plan.size);
+    let bench = Bench::new(plan.size, &plan.tool);
     println!(
         "{:<44} {:>8} {:>8} {:>8} {:>20} {:>18} {:>6} {:>5}",
         "", "alone", "assist", "policy", "assist/policy speed", "assist/alone speed", "bytes", "CPU"
@@ -168,7 +172,7 @@ fn compare(plan: &Plan) {
 }
 
 impl Bench {
-    fn new(size: u64) -> Bench {
+    fn new(size: u64, tool: &str) -> Bench {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("our directory");
         let copy = |from: &Path, name: &str| {
@@ -186,7 +190,7 @@ impl Bench {
         std::os::unix::fs::chown(&file, Some(NOBODY), None).expect("root");
         let device = made.metadata().expect("the file just made").dev();
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
-        Bench { program, faultline, file, device, _dir: dir }
+        Bench { program, faultline, file, device, tool: tool.to_owned(), _dir: dir }
     }
 
     fn case(&self, name: &str, order: &str, threads: u64, limit: Option<u64>, rounds: usize) {
@@ -239,9 +243,10 @@ impl Bench {
         }
         let assistant = assisted.then(|| {
             let mut assist = Command::new(&self.faultline);
-            assist.args(["assist", &child.id().to_string(), "--json"]).stdout(Stdio::piped()).uid(NOBODY);
+            assist.args([&self.tool, &child.id().to_string(), "--for", "3600s", "--json"]);
+            assist.stdout(Stdio::piped()).stderr(Stdio::inherit()).uid(NOBODY);
             let assist = assist.spawn().expect("an assistant");
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(std::time::Duration::from_millis(200));
             assist
         });
         let before = self.device_bytes();

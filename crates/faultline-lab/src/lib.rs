@@ -14,6 +14,7 @@ pub mod peer;
 pub mod place;
 pub mod procedure;
 pub mod process;
+pub mod prove;
 pub mod record;
 pub mod report;
 pub mod run;

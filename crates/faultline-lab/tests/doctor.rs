@@ -105,10 +105,52 @@ fn a_scan_under_random_advice_is_found() {
 }
 
 #[test]
+fn a_scan_under_random_advice_that_is_seen_given_needs_no_look_at_smaps() {
+    if !samples() || !advice_calls() {
+        return;
+    }
+    let world = World::new();
+    let plant = Plant::start(&world, "random_scan");
+
+    let said = doctor(&world, &plant, &[]);
+
+    assert!(rules(&said).iter().any(|found| found == "random_scan"), "not found:\n{:#}", said.json());
+}
+
+#[test]
 fn populating_after_random_advice_is_found() {
     if samples() {
         finds("populate_after_random", "populate");
     }
+}
+
+fn advice_calls() -> bool {
+    let met = faultline::observe::advice_calls::ADVICE_CALLS.met();
+    facility("advice calls", met.map_err(|missing| missing.to_string()))
+}
+
+#[test]
+fn advice_for_more_than_the_kernel_reads_is_found_with_the_bytes_it_reads() {
+    if !advice_calls() {
+        return;
+    }
+    let world = World::new();
+    let plant = Plant::start(&world, "will_need");
+
+    let said = doctor(&world, &plant, &[]);
+
+    let asked = said.json()["advice_calls"]["will_need"][0].clone();
+    assert_eq!(asked["longest_bytes"], 64 << 20, "{:#}", said.json());
+    let cap = asked["cap_bytes"].as_u64().ok_or_else(|| "the test's directory is on no block device".to_owned());
+    if facility("a cap below 64 MiB", cap.and_then(|cap| if cap < 64 << 20 { Ok(()) } else { Err(cap.to_string()) })) {
+        assert!(rules(&said).iter().any(|found| found == "will_need_cap"), "not found:\n{:#}", said.json());
+    }
+    assert!(plant.runs(), "the program was harmed");
+}
+
+#[test]
+fn advice_in_small_pieces_raises_nothing() {
+    raises_nothing("healthy_will_need");
 }
 
 #[test]
@@ -246,7 +288,7 @@ fn a_process_of_another_user_needs_rights() {
     let world = World::new();
     let Some(said) = world.as_nobody(&["doctor", &std::process::id().to_string(), "--for", "100ms"]) else { return };
 
-    said.fails(3, "it belongs to user 0, we are user 65534; run as its user, or as root: sudo faultline doctor");
+    said.fails(3, "it belongs to user 0, we are user 65534; run as its user, or as root: sudo faultline");
 }
 
 #[test]

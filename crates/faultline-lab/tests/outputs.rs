@@ -221,4 +221,5 @@ fn outputs_that_cannot_be_had_are_told_before_the_watch() {
     says(&["--openmetrics", "0", "--json"], "cannot be used with");
     says(&["--watch", "--json"], "cannot be used with");
     says(&["--watch", "--report", "report.html"], "cannot be used with");
+    says(&["--watch", "--prove"], "cannot be used with");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Floors of the library, lowest first. A file may use its own floor's and lower ones.
 const LIBRARY: &[&[&str]] = &[
-    &["units", "error", "needs", "sys", "params", "files", "proc", "headroom"],
+    &["units", "error", "needs", "sys", "params", "files", "proc", "headroom", "trace"],
     &["access", "observe"],
     &["map", "pool", "prefetch"],
     &["methods"],
@@ -24,6 +24,7 @@ const LAB: &[&[&str]] = &[
     &["experiment", "jobfile"],
     &["session"],
     &["report", "doctor", "assist"],
+    &["prove"],
     &["command"],
 ];
 

@@ -20,6 +20,7 @@ pub mod proc;
 pub mod sys;
 #[cfg(test)]
 mod test_files;
+pub mod trace;
 pub mod units;
 
 pub use error::{Error, Result};
@@ -37,4 +38,5 @@ pub const NEEDS: &[&Need] = &[
     &observe::pressure::PSI,
     &observe::hardware::HARDWARE,
     &observe::sampler::FAULT_SAMPLES,
+    &observe::advice_calls::ADVICE_CALLS,
 ];

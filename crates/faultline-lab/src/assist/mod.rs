@@ -9,15 +9,16 @@ mod terminal;
 pub use json::document;
 pub use terminal::print;
 
-use crate::process::{self, files};
+use crate::process::faults::{Faults, FileFault, Happened};
+use crate::process::files;
 use faultline::files::{Layout, Target};
-use faultline::observe::places::{FileId, Place, Places};
-use faultline::observe::sampler::{Sampler, Seen};
+use faultline::observe::places::{FileId, Places};
 use faultline::prefetch::{self, Follower};
-use faultline::{Given, Result};
+use faultline::trace::Trace;
+use faultline::{Error, Given, Result};
 use reader::{FileReader, Reach};
 pub use reader::{PAGE, Tally};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
@@ -25,11 +26,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks: while there is something to do, and where nothing happens.
-const PAUSE: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(20));
+/// Pauses between two looks: while the next faults matter, while there are some, and, at most, where nothing happens. The
+/// rings hold 6500 faults.
+const ALERT: Duration = Duration::from_micros(300);
+const WATCHFUL: Duration = Duration::from_millis(2);
+const IDLE: Duration = Duration::from_millis(20);
 
-/// How often it is looked whether the program is still there.
-const ALIVE: Duration = Duration::from_millis(50);
+/// Requests for one reader before it is the next one's turn, and how long turns are taken before faults are looked at again:
+/// requests wait where the device's queue is full.
+const REQUESTS: usize = 32;
+const TURN: Duration = Duration::from_millis(1);
+
+/// How often the program's processor time is looked at, which is gone with it.
+const ASKED: Duration = Duration::from_millis(50);
+
+/// Said of files that a trace does not know.
+const NOT_TRACED: &str = "not in the trace";
 
 /// Files that are followed at most: each takes a descriptor.
 const MOST_FILES: usize = 256;
@@ -38,7 +50,7 @@ const MOST_FILES: usize = 256;
 const MOST_READERS: usize = 4096;
 
 /// How to help.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Until when; none is as long as the program runs.
     pub length: Option<Duration>,
@@ -48,6 +60,8 @@ pub struct Options {
     pub rows: u64,
     /// Bytes read ahead each second, at most.
     pub rate: Option<u64>,
+    /// A trace of an earlier run, and where it is: its files are read ahead by it, and only they.
+    pub trace: Option<(PathBuf, Trace)>,
 }
 
 /// What was done.
@@ -96,29 +110,28 @@ pub struct FileOutcome {
 ///
 /// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
 pub fn assist(pid: u32, options: Options, stop: &AtomicBool) -> Result<Outcome> {
-    process::check(pid)?;
-    let places = Places::of(pid).map_err(|error| process::closed(pid, &error))?;
-    process::raise_descriptor_limit();
-    let sampler = Sampler::open(pid)?;
-    let mut help = Help { pid, options, places: HashMap::from([(pid, places)]), ..Help::default() };
-    help.run(sampler, stop)
+    let faults = Faults::of(pid)?;
+    Ok(Help { pid, options, ..Help::default() }.run(faults, stop))
 }
 
 #[derive(Default)]
 struct Help {
     pid: u32,
     options: Options,
-    places: HashMap<u32, Places>,
     files: HashMap<FileId, Followed>,
     readers: HashMap<(u32, FileId), FileReader>,
     /// Bytes that may be read now.
     allowance: u64,
+    /// Readers for whom more is to be read ahead.
+    busy: VecDeque<(u32, FileId)>,
+    /// Whether a reader waits for the next faults.
+    alert: bool,
     outcome: Outcome,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { length: None, budget: 8 << 20, rows: 1024, rate: None }
+        Options { length: None, budget: 8 << 20, rows: 1024, rate: None, trace: None }
     }
 }
 
@@ -129,39 +142,54 @@ struct Followed {
     base: Option<(Arc<Target>, Follower, Reach)>,
 }
 
+impl Followed {
+    fn refuse(&mut self, error: &Error) {
+        self.outcome.refused = Some(error.to_string());
+        self.base = None;
+    }
+}
+
 impl Help {
-    fn run(&mut self, mut sampler: Sampler, stop: &AtomicBool) -> Result<Outcome> {
+    fn run(&mut self, mut faults: Faults, stop: &AtomicBool) -> Outcome {
         let began = Instant::now();
         let own_before = own_time();
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
-        let (mut pause, mut alive_at) = (PAUSE.0, began);
+        let (mut pause, mut asked_at, mut replenished) = (ALERT, began, began);
         self.allowance = self.options.rate.unwrap_or(u64::MAX);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
-            std::thread::sleep(pause);
-            self.replenish(pause);
-            let faults = sampler.read(|seen| self.see(seen));
-            self.outcome.faults += faults;
-            pause = if faults > 0 { PAUSE.0 } else { (pause * 5 / 4).min(PAUSE.1) };
-            if alive_at.elapsed() >= ALIVE {
-                alive_at = Instant::now();
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
+            self.replenish(std::mem::replace(&mut replenished, Instant::now()).elapsed());
+            let seen = faults.read(|happened, places| self.see(happened, places));
+            self.outcome.faults += seen;
+            self.pump();
+            pause = match std::mem::take(&mut self.alert) {
+                _ if !self.busy.is_empty() => Duration::ZERO,
+                true => ALERT,
+                false if seen > 0 => WATCHFUL,
+                false => (pause * 5 / 4).min(IDLE),
+            };
+            if asked_at.elapsed() >= ASKED {
+                asked_at = Instant::now();
                 program_after = program_time(self.pid).unwrap_or(program_after);
-                if process::has_ended(self.pid) {
-                    self.outcome.ended = true;
-                    break;
-                }
+            }
+            self.outcome.ended = faults.has_ended();
+            if self.outcome.ended {
+                break;
             }
         }
-        self.outcome.faults += sampler.read(|_| ());
+        self.outcome.faults += faults.read(|_, _| ());
         program_after = program_time(self.pid).unwrap_or(program_after);
         let mut outcome = std::mem::take(&mut self.outcome);
         outcome.length = began.elapsed();
-        outcome.lost = sampler.lost();
-        outcome.unfollowed = sampler.unfollowed();
+        outcome.lost = faults.lost();
+        outcome.unfollowed = faults.unfollowed();
         outcome.own_time = own_time().saturating_sub(own_before);
         outcome.program_time = program_after.saturating_sub(program_before);
         outcome.files = self.by_file();
-        Ok(outcome)
+        outcome
     }
 
     fn replenish(&mut self, passed: Duration) {
@@ -171,87 +199,107 @@ impl Help {
         }
     }
 
-    fn see(&mut self, seen: Seen) {
-        match seen {
-            Seen::Fault { process, thread, address, .. } => {
-                let Some((id, offset)) = self.locate(process, address) else { return };
+    fn see(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
+        match happened {
+            Happened::Fault(fault) => {
                 self.outcome.in_files += 1;
-                self.follow(process, thread, id, offset);
+                self.follow(fault, places);
             }
-            Seen::Waited { process, address, waited, .. } => {
-                let Some((id, _)) = self.locate(process, address) else { return };
+            Happened::Waited(id, waited) => {
                 if let Some(file) = self.files.get_mut(&id) {
                     file.outcome.waits += 1;
                     file.outcome.waited_ns += waited.map_or(0, |waited| waited.0);
                 }
             }
-            Seen::Mapped(mapped) => {
-                if let Some(places) = self.places.get_mut(&mapped.process) {
-                    places.note(mapped);
-                }
-            }
-            Seen::Forked { process, .. } => {
-                // A child that is gone already needs no help.
-                if let Ok(places) = Places::of(process) {
-                    self.places.insert(process, places);
-                }
-            }
         }
     }
 
-    fn locate(&mut self, process: u32, address: u64) -> Option<(FileId, u64)> {
-        match self.places.get_mut(&process)?.locate(address) {
-            Place::File(id, offset) => Some((id, offset)),
-            _ => None,
-        }
-    }
-
-    fn follow(&mut self, process: u32, thread: u32, id: FileId, offset: u64) {
+    fn follow(&mut self, fault: FileFault, places: &HashMap<u32, Places>) {
+        let FileFault { process, thread, file: id, offset, address } = fault;
         if !self.files.contains_key(&id) {
             if self.files.len() >= MOST_FILES {
                 return;
             }
-            let followed = self.open(process, id);
+            let followed = self.open(process, id, places);
             self.files.insert(id, followed);
         }
         let Some(file) = self.files.get_mut(&id) else { return };
         file.outcome.faults += 1;
-        let Some((target, base, reach)) = &file.base else { return };
+        let Some((target, base, reach)) = &mut file.base else { return };
         if !self.readers.contains_key(&(thread, id)) {
             file.outcome.threads += 1;
             if self.readers.len() >= MOST_READERS {
                 return;
             }
-            let Ok(learned) = base.sibling() else { return };
-            self.readers.insert((thread, id), FileReader::new(Arc::clone(target), learned, *reach));
+            // The first reader is the first of a trace.
+            let Ok(next) = base.sibling() else { return };
+            let own = std::mem::replace(base, next);
+            let knows = self.options.trace.is_some();
+            self.readers.insert((thread, id), FileReader::new(Arc::clone(target), own, knows, *reach));
         }
         let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
-        match reader.observe(offset, self.allowance) {
-            Ok(bytes) if self.options.rate.is_some() => self.allowance = self.allowance.saturating_sub(bytes),
+        let wants = reader.observe(address, offset);
+        self.alert |= reader.is_alert();
+        match wants {
+            Ok(true) if !self.busy.contains(&(thread, id)) => self.busy.push_back((thread, id)),
             Ok(_) => {}
-            Err(error) => {
-                file.outcome.refused = Some(error.to_string());
-                file.base = None;
+            Err(error) => file.refuse(&error),
+        }
+    }
+
+    /// Reads ahead for those who want it, in turns, for a moment.
+    fn pump(&mut self) {
+        let until = Instant::now() + TURN;
+        while let Some((thread, id)) = self.busy.pop_front() {
+            let Some(reader) = self.readers.get_mut(&(thread, id)) else { continue };
+            match reader.pump(REQUESTS, self.allowance) {
+                Ok((bytes, more)) => {
+                    if self.options.rate.is_some() {
+                        self.allowance = self.allowance.saturating_sub(bytes);
+                    }
+                    if more {
+                        self.busy.push_back((thread, id));
+                    }
+                }
+                Err(error) => {
+                    self.readers.remove(&(thread, id));
+                    if let Some(file) = self.files.get_mut(&id) {
+                        file.refuse(&error);
+                    }
+                }
+            }
+            if Instant::now() >= until {
+                break;
             }
         }
     }
 
     /// Opens a file for its readers, or says why that cannot be.
-    fn open(&self, process: u32, id: FileId) -> Followed {
-        let path = self.places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
+    fn open(&self, process: u32, id: FileId, places: &HashMap<u32, Places>) -> Followed {
+        let path = places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
+        let is_traced =
+            |(_, trace): &(PathBuf, Trace)| trace.files.iter().any(|file| file.path.as_deref() == Some(&path));
+        if !self.options.trace.as_ref().is_none_or(is_traced) {
+            let refused = Some(NOT_TRACED.to_owned());
+            return Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: None };
+        }
         let base = files::open(process, &path, id)
             .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
-            .and_then(|file| self.base(&file, id).map_err(|error| error.to_string()));
+            .and_then(|file| self.base(&file, id, &path).map_err(|error| error.to_string()));
         let refused = base.as_ref().err().cloned();
         Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok() }
     }
 
-    fn base(&self, file: &File, id: FileId) -> Result<(Arc<Target>, Follower, Reach)> {
+    fn base(&self, file: &File, id: FileId, path: &str) -> Result<(Arc<Target>, Follower, Reach)> {
         let Options { budget, rows, .. } = self.options;
         let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let target = Arc::new(Target::open(&[own], &Layout::default())?);
-        let given = Given::none().with("rows", rows).with("budget", budget);
-        let learned = prefetch::follow(prefetch::named("learned")?, Arc::clone(&target), &given)?;
+        let given = Given::none().with("budget", budget);
+        let (policy, given) = match &self.options.trace {
+            Some((trace, _)) => ("trace", given.with("file", trace.display()).with("of", path).with("mode", "replay")),
+            None => ("learned", given.with("rows", rows)),
+        };
+        let learned = prefetch::follow(prefetch::named(policy)?, Arc::clone(&target), &given)?;
         let read_ahead = files::read_ahead_kb(id.device).unwrap_or(128) << 10;
         Ok((target, learned, Reach { rows, budget, read_ahead }))
     }

@@ -1,11 +1,17 @@
 //! One thread of the program in one file: what its faults say, and what is read ahead for it.
 //!
 //! Where faults show the accesses (little read-ahead, or MADV_RANDOM), a learning policy follows them. Where the kernel's
-//! read-ahead hides them, a stride is guessed from the faults that are left ([`Rows`]), and tried: a few single pages are
-//! read beyond what the kernel has read. If the program then steps from one of these pages to the next, and what lies
-//! between them is in nobody's cache, it is a stride; a scan would have needed what lies between.
+//! read-ahead hides them, a stride is guessed from the faults that are left ([`Rows`]). A scan of pages that are cached faults
+//! where a window of 64 KiB begins, or a huge folio: a guess that could be such a scan is tried first. Single pages are read
+//! beyond what the kernel has read; if the program steps from one to the next, and what lies between them is in nobody's
+//! cache, it is a stride. While a stride is followed this has to stay so: where the kernel reads what lies between as
+//! well, reading ahead helps nobody.
+//!
+//! The kernel tells only a file's owner, and who may write it, what is cached (cachestat, Linux 6.5). For other files only
+//! strides that cannot be scans are followed.
 
 use super::rows::Rows;
+use faultline::observe::pattern::{FAULT_AROUND as NEIGHBOURS, HUGE_FOLIO};
 use faultline::prefetch::{self, Follower};
 use faultline::sys::cache;
 use faultline::{Error, Extent, Given, Target};
@@ -15,29 +21,34 @@ use std::sync::Arc;
 /// Smallest unit that is read.
 pub const PAGE: u64 = 4096;
 
-/// Latest faults whose surroundings are looked at, and after how many faults that is done.
+/// Latest faults whose surroundings are looked at, and for how many faults what was seen counts.
 const LOOKED_AT: usize = 8;
 const LOOK_EVERY: u32 = 16;
-
-/// Bytes after a page that a scan would have needed soon.
-const NEIGHBOURS: u64 = 64 << 10;
 
 /// Bytes looked through for the end of what is cached, before there is nothing to do.
 const CACHED_AHEAD: u64 = 64 << 20;
 
 /// Rows of a trial beyond those that the kernel's next read-ahead may fill up: for the time until we look again.
-const TRIAL_ROWS: u64 = 256;
+const TRIAL_ROWS: (u64, u64) = (8, 128);
+const TRIAL_BYTES: u64 = 8 << 20;
 
-/// Steps over holes that prove a stride, and other faults that disprove it.
+/// Faults that are alike before a guess that may be a scan is tried: a trial makes the kernel read in small pieces.
+const SCAN_FAULTS: u32 = 32;
+
+/// Steps over holes that prove a stride, and faults beside the rows that disprove it.
 const PROOFS: u32 = 4;
-const DISPROOFS: u32 = 8;
+const DISPROOFS: u32 = 2;
 
 /// Faults among which a stride must explain all but a quarter.
 const JUDGED: u32 = 64;
 
-/// Faults to let pass after the first failure; each further one doubles it.
-const FIRST_REST: u64 = 256;
+/// Faults to let pass after the first failure; each further one makes it four times as many.
+const FIRST_REST: u64 = 2048;
 const LONGEST_REST: u64 = 1 << 20;
+const REST_AFTER_SUCCESS: u64 = 64;
+
+/// The kernel's read-aheads that a stride outlasts, once it was seen to be one.
+const LATE: u64 = 16;
 
 /// Pages read for nothing before that counts.
 const WASTE_ALLOWED: u64 = 256;
@@ -61,9 +72,13 @@ pub struct FileReader {
     mode: Mode,
     rows: Rows,
     latest: VecDeque<u64>,
-    until_look: u32,
-    /// Whether the surroundings of the latest faults are not cached, so that the faults show the accesses.
-    shows: bool,
+    /// Whether we are told what is cached.
+    is_told: bool,
+    /// Whether the policy knows what comes, rather than learns it.
+    knows: bool,
+    /// Whether the surroundings of the latest faults were not cached, so that faults show the accesses, and for how many
+    /// faults that holds.
+    shows: (bool, u32),
     asked: Asked,
     rest: u64,
     next_rest: u64,
@@ -91,7 +106,20 @@ pub struct Tally {
 enum Mode {
     Watching,
     Trying(Trial),
-    Following { strided: Box<Follower>, stride: u64, phase: u64, seen: u32, others: u32 },
+    Following(Box<Stride>),
+}
+
+/// A stride that is followed.
+struct Stride {
+    strided: Follower,
+    stride: u64,
+    phase: u64,
+    /// Up to here the kernel may read what lies between the rows without an end to this.
+    grace: u64,
+    /// Faults since it was judged last; those of them that were beside the rows, and rows beyond holes.
+    seen: u32,
+    others: u32,
+    holes: u32,
 }
 
 /// A stride on trial.
@@ -137,17 +165,19 @@ impl Asked {
 }
 
 impl FileReader {
-    /// For `target`, with `learned` to follow what shows.
-    pub fn new(target: Arc<Target>, learned: Follower, reach: Reach) -> FileReader {
+    /// For `target`, with `learned` to follow what shows, or what it `knows`.
+    pub fn new(target: Arc<Target>, learned: Follower, knows: bool, reach: Reach) -> FileReader {
+        let is_told = cache::cachestat(&target.files()[0].file, 0, PAGE).is_ok();
         FileReader {
+            is_told,
+            knows,
             target,
             reach,
             learned,
             mode: Mode::Watching,
             rows: Rows::default(),
             latest: VecDeque::with_capacity(LOOKED_AT),
-            until_look: LOOK_EVERY,
-            shows: false,
+            shows: (false, 0),
             asked: Asked::default(),
             rest: 0,
             next_rest: FIRST_REST,
@@ -155,150 +185,207 @@ impl FileReader {
         }
     }
 
-    /// The thread faulted at `offset`. Reads ahead what follows from it, at most `allowance` bytes; gives what was read.
+    /// The thread faulted at `address`, which is `offset` in the file. What follows from it is read ahead by
+    /// [`pump`](Self::pump). Whether there is anything.
     ///
-    /// Errors: what the advice says.
-    pub fn observe(&mut self, offset: u64, allowance: u64) -> Result<u64, Error> {
+    /// Errors: Io (no descriptor left).
+    pub fn observe(&mut self, address: u64, offset: u64) -> Result<bool, Error> {
         let page = offset / PAGE * PAGE;
         self.tally.used += u64::from(self.asked.touch(offset / PAGE));
         if self.rest > 0 {
             self.rest -= 1;
-            return Ok(0);
+            return Ok(false);
         }
         if self.asked.wasted > self.tally.used / 16 + WASTE_ALLOWED {
             self.stop();
-            return Ok(0);
+            return Ok(false);
         }
-        self.look(page);
+        self.note(page);
         let wants = self.learned.observe(Extent { offset: page, length: PAGE as usize });
-        match &mut self.mode {
-            Mode::Following { strided, stride, phase, seen, others } => {
-                *seen += 1;
-                let mut wants = false;
-                match page % *stride == *phase {
-                    true => wants = strided.observe(Extent { offset: page, length: PAGE as usize }),
-                    false => *others += 1,
-                }
-                if *seen == JUDGED {
-                    if *others > JUDGED / 4 {
-                        self.fail();
-                        return Ok(0);
-                    }
-                    (*seen, *others) = (0, 0);
-                }
+        let goes_on = wants && matches!(self.mode, Mode::Watching) && (self.knows || self.shows());
+        match &self.mode {
+            Mode::Following(_) => {
                 self.learned.discard();
-                let announced = wants.then(|| announce(strided, &mut self.asked, self.reach, allowance));
-                self.count(announced)
+                Ok(self.go_on(page))
             }
-            Mode::Trying(_) => {
-                self.learned.discard();
-                self.try_on(page, allowance)
-            }
-            Mode::Watching if wants && self.shows => {
+            Mode::Trying(_) => self.try_on(page),
+            Mode::Watching if goes_on => {
                 self.tally.learned = true;
-                let announced = announce(&mut self.learned, &mut self.asked, self.reach, allowance);
                 self.rows.forget();
-                self.count(Some(announced))
+                Ok(true)
             }
             Mode::Watching => {
                 self.learned.discard();
-                match self.rows.observe(page) {
-                    Some(stride) => self.begin_trial(page, stride, allowance),
-                    None => Ok(0),
+                if self.knows {
+                    return Ok(false);
                 }
+                self.guess(address, page)
             }
         }
     }
 
-    fn count(&mut self, announced: Option<Result<u64, Error>>) -> Result<u64, Error> {
-        let pages = announced.unwrap_or(Ok(0))?;
-        self.tally.asked += pages;
-        Ok(pages * PAGE)
+    fn guess(&mut self, address: u64, page: u64) -> Result<bool, Error> {
+        let Some((stride, faults)) = self.rows.observe(page) else { return Ok(false) };
+        let may_be_scan = address % NEIGHBOURS < PAGE && (stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO));
+        if may_be_scan && (faults < SCAN_FAULTS || !self.is_told) {
+            return Ok(false);
+        }
+        let Some(uncached) = self.end_of_cached(page, stride) else {
+            // The file is cached, or the program was faster than we: either shows soon.
+            self.rows.forget();
+            self.rest = REST_AFTER_SUCCESS;
+            return Ok(false);
+        };
+        match may_be_scan {
+            true => self.begin_trial(page, uncached, stride),
+            false => self.follow(page, stride)?,
+        }
+        Ok(true)
     }
 
-    /// Now and then looks whether what lies behind the latest faults is cached.
-    fn look(&mut self, page: u64) {
+    /// Reads ahead what is wanted, at most `limit` requests and `allowance` bytes. The bytes read, and whether more is left.
+    ///
+    /// Errors: what the advice says.
+    pub fn pump(&mut self, limit: usize, allowance: u64) -> Result<(u64, bool), Error> {
+        let follower = match &mut self.mode {
+            Mode::Following(followed) => &mut followed.strided,
+            _ => &mut self.learned,
+        };
+        if allowance == 0 {
+            follower.discard();
+            return Ok((0, false));
+        }
+        let most = (2 * self.reach.budget / PAGE) as usize;
+        let (asked, mut pages) = (&mut self.asked, 0);
+        let more = follower.announce(limit, |extent| pages += asked.add(extent, most))?;
+        self.tally.asked += pages;
+        Ok((pages * PAGE, more))
+    }
+
+    /// Goes on with a stride; whether something is wanted.
+    fn go_on(&mut self, page: u64) -> bool {
+        let Mode::Following(followed) = &self.mode else { return false };
+        let is_row = page % followed.stride == followed.phase;
+        let (behind, length) = (page.wrapping_sub(followed.stride) + PAGE, followed.stride.min(2 * NEIGHBOURS) - PAGE);
+        let over_hole = is_row && followed.seen.is_multiple_of(LOOKED_AT as u32) && self.is_hole(behind, length);
+        let Mode::Following(followed) = &mut self.mode else { return false };
+        followed.seen += 1;
+        followed.others += u32::from(!is_row);
+        followed.holes += u32::from(over_hole);
+        let wants = is_row && followed.strided.observe(Extent { offset: page, length: PAGE as usize });
+        if followed.seen == JUDGED {
+            if followed.holes > 0 {
+                // Where we are too late once, the kernel's read-ahead begins anew, and it takes a while to be ahead of it.
+                followed.grace = page + LATE * self.reach.read_ahead + u64::from(JUDGED) * followed.stride;
+                self.next_rest = REST_AFTER_SUCCESS;
+            }
+            let helps = followed.others <= JUDGED / 4 && page < followed.grace;
+            (followed.seen, followed.others, followed.holes) = (0, 0, 0);
+            if !helps {
+                self.fail();
+                return false;
+            }
+        }
+        wants
+    }
+
+    fn note(&mut self, page: u64) {
         if self.latest.len() == LOOKED_AT {
             self.latest.pop_front();
         }
         self.latest.push_back(page);
-        self.until_look -= 1;
-        if self.until_look == 0 {
-            self.until_look = LOOK_EVERY;
-            let holes = self.latest.iter().filter(|page| self.is_hole(**page + PAGE, NEIGHBOURS - PAGE)).count();
-            self.shows = 2 * holes > self.latest.len();
-        }
+        self.shows.1 = self.shows.1.saturating_sub(1);
     }
 
-    /// Whether most of a range is not cached. Where nobody tells, it counts as cached: nothing is done then.
+    /// Whether what lies behind the latest faults is not cached.
+    fn shows(&mut self) -> bool {
+        if self.is_told && self.shows.1 == 0 {
+            let holes = self.latest.iter().filter(|page| self.is_hole(**page + PAGE, NEIGHBOURS - PAGE)).count();
+            self.shows = (2 * holes > self.latest.len(), LOOK_EVERY);
+        }
+        self.shows.0
+    }
+
+    /// Whether the next faults matter so much that they should be seen soon.
+    pub fn is_alert(&self) -> bool {
+        !matches!(self.mode, Mode::Watching) || self.rows.is_near() || self.tally.learned && self.rest == 0
+    }
+
+    /// Whether most of a range is not cached, as far as we are told.
     fn is_hole(&self, offset: u64, length: u64) -> bool {
         let end = (offset + length).min(self.target.length());
         let Some(length) = end.checked_sub(offset).filter(|length| *length > 0) else { return false };
         let stat = cache::cachestat(&self.target.files()[0].file, offset, length);
-        stat.is_ok_and(|stat| 2 * stat.cached * PAGE < length)
+        stat.map_or(!self.is_told, |stat| 2 * stat.cached * PAGE < length)
     }
 
     fn is_cached(&self, offset: u64) -> bool {
         cache::cachestat(&self.target.files()[0].file, offset, PAGE).is_ok_and(|stat| stat.cached > 0)
     }
 
-    fn begin_trial(&mut self, page: u64, stride: u64, allowance: u64) -> Result<u64, Error> {
+    /// The first row behind `page` that is not cached; none far and wide, or to the end of the file.
+    fn end_of_cached(&self, page: u64, stride: u64) -> Option<u64> {
+        let rows = (1..=CACHED_AHEAD.div_ceil(stride)).map(|row| page + row * stride);
+        rows.take_while(|row| *row < self.target.length()).find(|row| !self.is_cached(*row))
+    }
+
+    fn begin_trial(&mut self, page: u64, from: u64, stride: u64) {
         self.rows.forget();
-        let inside = |row: &u64| *row < self.target.length();
-        let ahead = (1..=CACHED_AHEAD.div_ceil(stride)).map(|row| page + row * stride).take_while(inside);
-        let Some(from) = ahead.into_iter().find(|row| !self.is_cached(*row)) else {
-            self.fail();
-            return Ok(0);
-        };
         // The kernel's read-ahead goes on once more behind us, and fills what lies between our pages.
-        let rows = (2 * self.reach.read_ahead / stride + TRIAL_ROWS).min(self.reach.budget / PAGE);
+        let more = (TRIAL_BYTES / stride).clamp(TRIAL_ROWS.0, TRIAL_ROWS.1);
+        let rows = (self.reach.read_ahead / stride + more).min(self.reach.budget / PAGE);
         let until = from + rows * stride;
         self.learned.want((0..rows).map(|row| Extent { offset: from + row * stride, length: PAGE as usize }));
         self.tally.trials += 1;
         self.mode = Mode::Trying(Trial { stride, from, until, last: page, proofs: 0, others: 0 });
-        let announced = announce(&mut self.learned, &mut self.asked, self.reach, allowance);
-        self.count(Some(announced))
     }
 
-    fn try_on(&mut self, page: u64, allowance: u64) -> Result<u64, Error> {
-        let Mode::Trying(trial) = &self.mode else { return Ok(0) };
+    /// Looks at a fault during a trial; whether something is wanted because of it.
+    fn try_on(&mut self, page: u64) -> Result<bool, Error> {
+        let Mode::Trying(trial) = &self.mode else { return Ok(false) };
         let Trial { stride, from, until, last, mut proofs, mut others } = *trial;
         let is_row = page % stride == from % stride;
         let stepped = page.wrapping_sub(last);
-        if is_row && page > from && stepped > 0 && stepped <= 4 * stride {
-            proofs += u32::from(self.is_hole(page - stride + PAGE, stride.min(2 * NEIGHBOURS) - PAGE));
-        } else if !is_row {
-            others += 1;
+        if page > from && page < until {
+            let steps = is_row && stepped > 0 && stepped <= 4 * stride;
+            let over_hole = steps && self.is_hole(page - stride + PAGE, stride.min(2 * NEIGHBOURS) - PAGE);
+            proofs += u32::from(over_hole);
+            others += u32::from(!is_row);
         }
         if proofs >= PROOFS {
-            return self.follow(page, stride, allowance);
+            self.follow(page, stride)?;
+            return Ok(true);
         }
-        if others > DISPROOFS || page >= until || page.wrapping_sub(last) > 4 * self.reach.read_ahead + (1 << 30) {
+        if others >= DISPROOFS || page >= until || page.wrapping_sub(last) > 4 * self.reach.read_ahead + (1 << 30) {
             self.fail();
-            return Ok(0);
+            return Ok(false);
         }
         self.mode = Mode::Trying(Trial { stride, from, until, last: page, proofs, others });
-        Ok(0)
+        Ok(false)
     }
 
-    fn follow(&mut self, page: u64, stride: u64, allowance: u64) -> Result<u64, Error> {
+    fn follow(&mut self, page: u64, stride: u64) -> Result<(), Error> {
         let Reach { rows, budget, .. } = self.reach;
         let given = Given::none().with("stride", stride).with("rows", rows).with("budget", budget);
         let mut strided = prefetch::follow(prefetch::named("strided")?, Arc::clone(&self.target), &given)?;
         strided.observe(Extent { offset: page, length: PAGE as usize });
-        let announced = announce(&mut strided, &mut self.asked, self.reach, allowance);
+        self.learned.discard();
         self.tally.stride = Some(stride);
-        self.next_rest = FIRST_REST;
-        self.mode = Mode::Following { strided: Box::new(strided), stride, phase: page % stride, seen: 0, others: 0 };
-        self.count(Some(announced))
+        let phase = page % stride;
+        // Its next read-ahead may be under way, and goes around what is there.
+        let uncached = self.end_of_cached(page, stride).unwrap_or(page);
+        let grace = uncached + 3 * self.reach.read_ahead + u64::from(JUDGED) * stride;
+        self.mode = Mode::Following(Box::new(Stride { strided, stride, phase, grace, seen: 0, others: 0, holes: 0 }));
+        Ok(())
     }
 
     /// What was tried is not so; it is not tried again for a while.
     fn fail(&mut self) {
+        self.learned.discard();
         self.mode = Mode::Watching;
         self.rows.forget();
         self.rest = self.next_rest;
-        self.next_rest = (self.next_rest * 2).min(LONGEST_REST);
+        self.next_rest = (self.next_rest * 4).min(LONGEST_REST);
     }
 
     /// What is read ahead is not used.
@@ -307,16 +394,4 @@ impl FileReader {
         self.asked = Asked::default();
         self.fail();
     }
-}
-
-/// Reads ahead what `follower` wants, where the allowance is not used up; gives the pages.
-fn announce(follower: &mut Follower, asked: &mut Asked, reach: Reach, allowance: u64) -> Result<u64, Error> {
-    if allowance == 0 {
-        follower.discard();
-        return Ok(0);
-    }
-    let most = (2 * reach.budget / PAGE) as usize;
-    let mut pages = 0;
-    follower.announce(|extent| pages += asked.add(extent, most))?;
-    Ok(pages)
 }

@@ -15,29 +15,35 @@ const FARTHEST: u64 = 256 << 20;
 /// The faults of one thread in one file since they last turned round or jumped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
-    last: u64,
+    last: Option<u64>,
     count: u32,
     divisor: u64,
 }
 
 impl Rows {
-    /// A fault at the page at `offset`. The guess, where there have been enough forward ones.
-    pub fn observe(&mut self, offset: u64) -> Option<u64> {
-        let Some(distance) = offset.checked_sub(self.last).filter(|distance| *distance <= FARTHEST) else {
-            *self = Rows { last: offset, count: 0, divisor: 0 };
+    /// A fault at the page at `offset`. The guess, where there have been enough forward ones, and how many.
+    pub fn observe(&mut self, offset: u64) -> Option<(u64, u32)> {
+        let distance = self.last.and_then(|last| offset.checked_sub(last)).filter(|distance| *distance <= FARTHEST);
+        self.last = Some(offset);
+        let Some(distance) = distance else {
+            self.forget();
             return None;
         };
-        self.last = offset;
         if distance == 0 {
             return None;
         }
         self.divisor = divisor(self.divisor, distance);
         if self.divisor < SHORTEST {
-            *self = Rows { last: offset, count: 0, divisor: 0 };
+            self.forget();
             return None;
         }
         self.count += 1;
-        (self.count >= FEWEST).then_some(self.divisor)
+        (self.count >= FEWEST).then_some((self.divisor, self.count))
+    }
+
+    /// Whether a guess may come soon.
+    pub fn is_near(&self) -> bool {
+        self.count >= FEWEST / 2
     }
 
     /// Begins anew.
@@ -84,7 +90,7 @@ mod tests {
             rows.observe(offset);
             for skip in skips {
                 offset += skip * stride * 4096;
-                if let Some(guess) = rows.observe(offset) {
+                if let Some((guess, _)) = rows.observe(offset) {
                     prop_assert!(guess.is_multiple_of(stride * 4096));
                 }
             }

@@ -1,11 +1,14 @@
 //! What was done, in a few lines.
 
-use super::{FileOutcome, Outcome, PAGE};
+use super::{FileOutcome, NOT_TRACED, Outcome, PAGE};
 use faultline::{Bytes, Nanos};
 use std::io::{self, Write};
 
 /// Files that are listed.
 const MOST_FILES: usize = 8;
+
+/// Waits below which a file is not worth a line.
+const FEWEST_WAITS: u64 = 20;
 
 /// Writes the report.
 ///
@@ -27,13 +30,14 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     if outcome.unfollowed > 0 {
         writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
     }
-    let worth = |file: &&FileOutcome| file.tally.asked > 0 || file.faults >= 64;
+    let is_meant = |file: &FileOutcome| file.refused.as_deref() != Some(NOT_TRACED);
+    let worth = |file: &&FileOutcome| is_meant(file) && (file.tally.asked > 0 || file.waits >= FEWEST_WAITS);
     let worth: Vec<&FileOutcome> = outcome.files.iter().filter(worth).collect();
     for file in worth.iter().take(MOST_FILES) {
         writeln!(out, "{}", line(file))?;
     }
     if worth.is_empty() {
-        writeln!(out, "hardly a fault in a file: nothing to help with (reads by calls are not seen)")?;
+        writeln!(out, "hardly a wait in a file: nothing to help with (reads by calls are not seen)")?;
     }
     if worth.len() > MOST_FILES {
         writeln!(out, "and {} more files (--json has all)", worth.len() - MOST_FILES)?;
@@ -48,7 +52,7 @@ fn line(file: &FileOutcome) -> String {
         (_, _, Some(why)) => format!("not helped: {why}"),
         (_, 0, _) => "no order that the kernel does not read ahead by itself: nothing read".to_owned(),
         (Some(stride), ..) => format!("stride {}", Bytes(stride).rounded()),
-        _ if tally.learned => "a learned order".to_owned(),
+        _ if tally.learned => "an order learned or traced".to_owned(),
         _ => "a stride was tried, and is none".to_owned(),
     };
     let mut line = format!("{path}: {what}; {faults} faults of {threads} threads");

@@ -78,9 +78,18 @@ struct Source {
 }
 
 /// Runs the subcommand.
-pub fn run(args: Args) -> Result<Exit> {
+pub fn run(mut args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
+    let traced = args.options.traced()?;
+    if let (Some(traced), true) = (&traced, args.files.is_empty()) {
+        match &traced.path {
+            Some(path) => args.files.push(PathBuf::from(path)),
+            // Recorded in an address space without a name: one as long is made.
+            None => args.options.size = args.options.size.or(Some(Bytes(traced.length))),
+        }
+    }
     let options = &args.options;
+    let threads = traced.map_or(1, |traced| traced.threads.len().clamp(1, 64) as u32);
     check_words(&args)?;
     place::clean_stale();
     let bars = Bars::new(args.quiet);
@@ -94,7 +103,7 @@ pub fn run(args: Args) -> Result<Exit> {
         direction: options.direction(),
         arm: arms.first().cloned().ok_or_else(|| Error::Invalid("nothing to compare".to_owned()))?,
         block_bytes: options.block()?.0,
-        threads: options.numjobs,
+        threads: options.numjobs.unwrap_or(threads),
         iodepth: options.iodepth,
         limits,
         memory_bytes: None,

@@ -5,6 +5,7 @@ mod rounds;
 use crate::command::progress::write_whole;
 use crate::command::{Exit, stop_flag};
 use crate::doctor::{self, Severity, endpoint, gather};
+use crate::prove;
 use clap::ValueEnum;
 use faultline::{Error, Nanos, Result};
 use std::ffi::OsString;
@@ -39,6 +40,10 @@ pub struct Args {
     /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
     #[arg(long)]
     deep: bool,
+    /// Replay what was seen, as it is and with the remedy, in turns within the program's memory limit, and show the gain; drops
+    /// the file from the page cache, as far as the program does not hold it
+    #[arg(long)]
+    prove: bool,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -49,13 +54,13 @@ pub struct Args {
     #[arg(long, value_name = "PATH.html", conflicts_with_all = ["watch", "openmetrics", "textfile"])]
     report: Option<PathBuf>,
     /// Show the same again after each round, until SIGINT or the process ends
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "prove"])]
     watch: bool,
     /// Serve metrics (OpenMetrics text) at this port of the loopback, or address, until SIGINT or the process ends
-    #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with = "json")]
+    #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with_all = ["json", "prove"])]
     openmetrics: Option<SocketAddr>,
     /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
-    #[arg(long, value_name = "PATH", conflicts_with = "json")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "prove"])]
     textfile: Option<PathBuf>,
 }
 
@@ -82,7 +87,7 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, json, fail_on, report, watch, openmetrics, textfile } = args;
+    let Args { pid, program, length, deep, prove, json, fail_on, report, watch, openmetrics, textfile } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
@@ -94,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let outputs = rounds::Outputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => rounds::run(pid, options, outputs, &stop)?,
-        false => once(pid, options, Once { json, report, is_ours: child.is_some() }, &stop)?,
+        false => once(pid, options, Once { prove, json, report, is_ours: child.is_some() }, &stop)?,
     };
     if let Some(child) = &mut child
         && !matches!(child.try_wait(), Ok(Some(_)))
@@ -108,6 +113,8 @@ pub fn run(args: Args) -> Result<Exit> {
 
 /// What is made of one round.
 struct Once {
+    /// Whether what was seen is replayed.
+    prove: bool,
     /// JSON instead of text.
     json: bool,
     /// The page.
@@ -118,18 +125,29 @@ struct Once {
 
 /// Watches once and prints; gives the worst that was found.
 fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
-    let Once { json, report, is_ours } = once;
+    let Once { prove, json, report, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
+    let proofs = if prove { Some(prove::prove(&evidence, &findings, stop)?) } else { None };
     let mut text = Vec::new();
-    let written = match json {
-        true => writeln!(text, "{:#}", doctor::document(&evidence, &findings)),
-        false => doctor::print(&evidence, &findings, &mut text),
+    let written = if json {
+        let mut document = doctor::document(&evidence, &findings);
+        if let Some(proofs) = &proofs {
+            document["proofs"] = prove::document(proofs);
+        }
+        writeln!(text, "{document:#}")
+    } else {
+        let printed = doctor::print(&evidence, &findings, &mut text);
+        match &proofs {
+            Some(proofs) => printed.and_then(|()| doctor::print_proofs(&prove::sentences(proofs), &mut text)),
+            None => printed,
+        }
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
     if let Some(path) = &report {
-        write_whole(path, &doctor::page(&evidence, &findings)?)?;
+        let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
+        write_whole(path, &doctor::page(&evidence, &findings, &proofs)?)?;
         eprintln!("faultline: the report is {}", path.display());
     }
     if evidence.ended && !is_ours {

@@ -4,12 +4,14 @@
 mod assist;
 mod compare;
 mod doctor;
+mod launched;
 mod manual;
 mod options;
 mod probe;
 mod progress;
 mod report;
 mod reproduce;
+mod trace;
 mod worker;
 
 use crate::jobfile;
@@ -39,6 +41,7 @@ enum Command {
     Report(report::Args),
     Doctor(doctor::Args),
     Assist(assist::Args),
+    Trace(trace::Args),
     Probe(probe::Args),
     List(manual::ListArgs),
     Completions(manual::CompletionsArgs),
@@ -115,6 +118,7 @@ fn run(command: Command) -> faultline::Result<Exit> {
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Assist(args) => assist::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Probe(args) => probe::run(args),
         Command::List(args) => manual::list(args),
         Command::Completions(args) => manual::completions(args, &mut Cli::command()),

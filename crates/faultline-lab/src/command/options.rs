@@ -4,7 +4,9 @@ use crate::lineup;
 use crate::trial::{Arm, CacheState, Choice, Direction, Limits};
 use crate::workload;
 use clap::{Args, ValueEnum};
+use faultline::trace::{Trace, TracedFile};
 use faultline::{Bytes, Error, Given, Nanos, Result};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// fio's `rw`.
@@ -29,15 +31,18 @@ pub struct Options {
     /// Another order than sequential or uniform: NAME[:key=value,...], see `faultline list workloads`
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub workload: Option<String>,
+    /// Replay the accesses of a trace, see `faultline trace`; on its own file, where none is named
+    #[arg(long, value_name = "FILE", conflicts_with = "workload", help_heading = "Workload")]
+    pub trace: Option<PathBuf>,
     /// Bytes of one access [default: 4k; 64 for strided]
     #[arg(long, alias = "blocksize", help_heading = "Workload")]
     pub bs: Option<Bytes>,
     /// Accesses kept in flight by each thread, where the method has a queue
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Workload")]
     pub iodepth: u32,
-    /// Threads
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Workload")]
-    pub numjobs: u32,
+    /// Threads [default: 1, or as many as were traced]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Workload")]
+    pub numjobs: Option<u32>,
     /// Seed of the order (and of the content of made files)
     #[arg(long, default_value_t = 1, help_heading = "Workload")]
     pub randseed: u64,
@@ -123,6 +128,11 @@ impl Options {
     ///
     /// Errors: Invalid for an unknown name or parameter.
     pub fn workload(&self) -> Result<Choice> {
+        if let Some(path) = &self.trace {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let given = BTreeMap::from([("file".to_owned(), path.display().to_string())]);
+            return Ok(Choice { name: "trace".to_owned(), given });
+        }
         let Some(text) = &self.workload else {
             return Ok(Choice::plain(match self.rw {
                 Rw::Read | Rw::Write => "sequential",
@@ -135,6 +145,14 @@ impl Options {
         Ok(Choice { name: name.to_owned(), given: given.0 })
     }
 
+    /// The file whose accesses are replayed, where that is asked for.
+    ///
+    /// Errors: Io, Invalid (not a trace).
+    pub fn traced(&self) -> Result<Option<TracedFile>> {
+        let Some(path) = &self.trace else { return Ok(None) };
+        Trace::read(path)?.file(None, None).cloned().map(Some)
+    }
+
     /// Bytes of one access.
     pub fn block(&self) -> Result<Bytes> {
         let usual = if self.workload()?.name == "strided" { Bytes(64) } else { Bytes::kib(4) };
@@ -143,7 +161,7 @@ impl Options {
 
     /// When each run ends.
     pub fn limits(&self) -> Result<Limits> {
-        let one_pass = matches!(self.workload()?.name.as_str(), "sequential" | "strided");
+        let one_pass = matches!(self.workload()?.name.as_str(), "sequential" | "strided" | "trace");
         let runtime = match (self.runtime, self.number_ios) {
             (None, Some(_)) => None,
             (runtime, _) => Some(runtime.unwrap_or(Nanos::secs(2)).0),

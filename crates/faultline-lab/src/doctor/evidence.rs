@@ -8,6 +8,9 @@ use faultline::observe::places::FileId;
 use faultline::proc::maps::Vma;
 use std::time::Duration;
 
+/// Evicted pages needed again, each second, that are pressure.
+pub const PRESSURE: f64 = 100.0;
+
 /// Everything that a rule may look at. What could not be had is `None`, with its reason in `missing`.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
@@ -23,6 +26,8 @@ pub struct Evidence {
     pub faults: Option<Faults>,
     /// The same over time.
     pub timeline: Option<Timeline>,
+    /// The advice it gave, call by call.
+    pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
     pub files: Vec<MappedFile>,
     /// What it has open.
@@ -109,6 +114,48 @@ pub struct Faults {
     pub threads: usize,
 }
 
+/// The advice calls that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct AdviceSeen {
+    /// How often which, by the constants' names.
+    pub calls: Vec<(&'static str, u64)>,
+    /// The files that it was told will be needed, the longest call first.
+    pub will_need: Vec<WillNeed>,
+    /// Calls for ranges or descriptors that belonged to no file we know when we looked.
+    pub unresolved: u64,
+    /// Calls that did not fit into the rings.
+    pub lost: u64,
+    /// Threads not followed.
+    pub unfollowed: usize,
+}
+
+/// A file that the kernel was told will be needed: MADV_WILLNEED, POSIX_FADV_WILLNEED, readahead(2).
+#[derive(Clone, Debug, Default)]
+pub struct WillNeed {
+    /// Which.
+    pub id: FileId,
+    /// Its path.
+    pub path: String,
+    /// The advice of the longest call, by its constant's name.
+    pub advice: &'static str,
+    /// Calls, of which the first 16384 are looked at.
+    pub calls: u64,
+    /// Bytes of the file that the longest call asked for.
+    pub longest_bytes: u64,
+    /// Bytes of the middle one.
+    pub median_bytes: u64,
+    /// Calls that asked for more than the kernel reads for one (see [`WillNeed::cap_bytes`]).
+    pub beyond_cap: u64,
+    /// read_ahead_kb of its device, now; a file keeps what was in force when it was opened.
+    pub read_ahead_kb: Option<u64>,
+    /// Largest request of its device, max_sectors_kb.
+    pub largest_request_kb: Option<u64>,
+    /// Bytes.
+    pub size_bytes: Option<u64>,
+    /// Bytes of it in the page cache, at the end.
+    pub cached_bytes: Option<u64>,
+}
+
 /// A regular file that is mapped.
 #[derive(Clone, Debug, Default)]
 pub struct MappedFile {
@@ -148,6 +195,10 @@ pub struct MappedFile {
     pub latest: Vec<Access>,
     /// All faults by time and offset, where there are some.
     pub grid: Option<Grid>,
+    /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
+    pub advised: Option<&'static str>,
+    /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE that were seen for mappings of it.
+    pub populate_calls: u64,
 }
 
 /// One mapping of a file.
@@ -231,7 +282,27 @@ impl Evidence {
     pub fn refaults(&self) -> Option<(f64, &'static str)> {
         let group = self.group.as_ref().filter(|group| group.limit_bytes.is_some());
         let own = group.and_then(|_| self.counter("cgroup_refault_pages")).map(|count| (self.rate(count), "cgroup"));
-        own.or_else(|| Some((self.rate(self.counter("workingset_refault_file")?), "machine")))
+        own.or_else(|| {
+            let refaults = self.counter("workingset_refault_file")?;
+            // The machine's refaults include those below the limits of other cgroups; its evictions do not.
+            let evicted = self.counter("pgsteal_kswapd").zip(self.counter("pgsteal_direct"));
+            let most = evicted.map_or(u64::MAX, |(kswapd, direct)| kswapd + direct);
+            Some((self.rate(refaults.min(most)), "machine"))
+        })
+    }
+
+    /// Whether MADV_RANDOM would do harm now: since Linux 6.3 its pages are not marked as used (vma_has_recency), and there
+    /// is pressure on memory.
+    pub fn random_costs_hot_pages(&self) -> bool {
+        self.machine.kernel >= (6, 3) && self.refaults().is_some_and(|(rate, _)| rate >= PRESSURE)
+    }
+}
+
+impl WillNeed {
+    /// The most that the kernel reads for one call: force_page_cache_ra (mm/readahead.c) cuts it to the larger of the
+    /// read-ahead window and the device's largest request, and says nothing.
+    pub fn cap_bytes(&self) -> Option<u64> {
+        Some(self.read_ahead_kb?.max(self.largest_request_kb?) << 10)
     }
 }
 
@@ -244,6 +315,19 @@ impl MappedFile {
     /// Bytes mapped, over all mappings.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.iter().map(|mapping| mapping.vma.length()).sum()
+    }
+
+    /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.
+    pub fn asked_bytes(&self) -> u64 {
+        self.touched_pages.max(self.major) * 4096
+    }
+
+    /// How MADV_RANDOM is known to be in force: by smaps, or without it by a call that was seen; none where it isn't.
+    pub fn random_advice(&self) -> Option<&'static str> {
+        match self.mappings.iter().any(|mapping| mapping.deep.is_some()) {
+            true => self.any(|deep| deep.random).then_some("advice random in force (VmFlags rr)"),
+            false => (self.advised == Some("MADV_RANDOM")).then_some("advice random given while watched (MADV_RANDOM)"),
+        }
     }
 
     /// Whether a mapping of it has what smaps tells.

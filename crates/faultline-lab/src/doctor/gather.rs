@@ -98,9 +98,12 @@ impl Watcher {
 
     /// Reads the rings; gives the pause until the next time.
     fn drain(&mut self, round: &mut Round, pause: Duration) -> Duration {
-        let Ok(sampler) = &mut self.sampler else { return pause };
-        sampler.read(|seen| round.see(seen));
-        match sampler.fullness() {
+        let fullness = self.sampler.as_mut().map_or(0.0, |sampler| {
+            sampler.read(|seen| round.see(seen));
+            sampler.fullness()
+        });
+        round.read_advice();
+        match fullness {
             full if full > 0.25 => (pause / 2).max(PAUSE.1),
             full if full < 0.05 => (pause * 2).min(PAUSE.0),
             _ => pause,

@@ -1,7 +1,7 @@
 //! The same as the text, for programs: base units, names stable.
 
-use super::Finding;
-use super::evidence::{Evidence, MappedFile};
+use super::evidence::{AdviceSeen, Evidence, MappedFile};
+use super::{Finding, gain};
 use faultline::observe::pattern::Pattern;
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
         "format": "faultline-doctor-1",
         "target": { "pid": target.pid, "name": target.name, "command": target.command, "ended": evidence.ended },
         "watched_ns": watched.as_nanos() as u64,
-        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
+        "findings": findings.iter().map(|it| finding(evidence, it)).collect::<Vec<_>>(),
         "process": {
             "threads": process.threads, "resident_bytes": process.resident_bytes,
             "anonymous_bytes": process.anonymous_bytes, "page_table_bytes": process.page_table_bytes,
@@ -27,6 +27,7 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
             "mapped": it.mapped, "mapped_files": it.mapped_files, "threads": it.threads,
             "unfollowed_threads": it.unfollowed,
         })),
+        "advice_calls": evidence.advice.as_ref().map(advice_calls),
         "files": evidence.files.iter().map(file).collect::<Vec<_>>(),
         "counters": evidence.counters.iter().map(|(name, value)| ((*name).to_owned(), json!(value)))
             .collect::<serde_json::Map<_, _>>(),
@@ -42,11 +43,27 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
     })
 }
 
-fn finding(finding: &Finding) -> Value {
+fn finding(seen: &Evidence, finding: &Finding) -> Value {
     let Finding { rule, severity, scope, what, evidence, remedy, proof } = finding;
     json!({
         "rule": rule, "severity": severity.word(), "scope": scope, "what": what, "evidence": evidence,
-        "remedy": remedy, "proof": proof,
+        "remedy": remedy, "proof": proof, "gain_at_most": gain::at_most(seen, finding),
+    })
+}
+
+fn advice_calls(seen: &AdviceSeen) -> Value {
+    let will_need = seen.will_need.iter().map(|it| {
+        json!({
+            "path": it.path, "advice": it.advice, "calls": it.calls, "longest_bytes": it.longest_bytes,
+            "median_bytes": it.median_bytes, "cap_bytes": it.cap_bytes(), "calls_beyond_cap": it.beyond_cap,
+            "read_ahead_kb": it.read_ahead_kb, "max_sectors_kb": it.largest_request_kb, "size_bytes": it.size_bytes,
+            "cached_bytes": it.cached_bytes,
+        })
+    });
+    let calls = seen.calls.iter().map(|(word, count)| ((*word).to_owned(), json!(count)));
+    json!({
+        "calls": calls.collect::<serde_json::Map<_, _>>(), "will_need": will_need.collect::<Vec<_>>(),
+        "unresolved": seen.unresolved, "lost": seen.lost, "unfollowed_threads": seen.unfollowed,
     })
 }
 
@@ -60,7 +77,8 @@ fn file(file: &MappedFile) -> Value {
             "pattern": pattern(order.pattern), "confidence": order.confidence, "threads": order.threads,
             "repeats": order.repeats,
         })),
-        "advice": advice(file),
+        "advice": advice(file), "advice_seen": file.advised,
+        "populate_calls": file.populate_calls,
     })
 }
 

@@ -2,14 +2,17 @@
 //!
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
+mod advice;
 mod details;
 pub mod endpoint;
 pub mod evidence;
+pub mod gain;
 pub mod gather;
 pub mod grid;
 mod json;
 pub mod openmetrics;
 mod page;
+mod programs;
 mod round;
 pub mod rules;
 mod status;
@@ -21,7 +24,7 @@ use evidence::Evidence;
 
 pub use json::document;
 pub use page::page;
-pub use terminal::print;
+pub use terminal::{print, print_proofs};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +80,7 @@ pub struct Rule {
 /// What all rules find, worst first.
 pub fn examine(evidence: &Evidence) -> Vec<Finding> {
     let look = |rule: &&Rule| {
-        let named = |finding| Finding { rule: rule.name, ..finding };
+        let named = |finding| programs::with_setting(evidence, Finding { rule: rule.name, ..finding });
         (rule.look)(evidence).into_iter().map(named).collect::<Vec<_>>()
     };
     let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(look).collect();

@@ -4,17 +4,17 @@
 
 use super::evidence::{Evidence, MappedFile};
 use super::grid::{Grid, Moment, Timeline};
-use super::{Finding, Severity, terminal};
+use super::{Finding, Severity, gain, terminal};
 use crate::report::plot::{self, Heat, Look, Rates};
 use crate::report::series::Series;
 use crate::report::{html, words};
 use faultline::{Bytes, Nanos, Result};
 use minijinja::{Value, context};
 
-/// The page about what was found.
+/// The page about what was found, and what replays showed of it.
 ///
 /// Errors: Invalid where a figure cannot be drawn or the template not be filled, which is a mistake of ours.
-pub fn page(evidence: &Evidence, findings: &[Finding]) -> Result<String> {
+pub fn page(evidence: &Evidence, findings: &[Finding], proofs: &[String]) -> Result<String> {
     let target = &evidence.target;
     let listed = terminal::listed(evidence);
     let drawn = listed.iter().filter_map(|file| Some((*file, file.grid.as_ref()?))).take(terminal::MOST_FILES);
@@ -29,7 +29,8 @@ pub fn page(evidence: &Evidence, findings: &[Finding]) -> Result<String> {
         ended => evidence.ended,
         process => terminal::process_facts(evidence).join(" · "),
         faults => terminal::fault_facts(evidence).map(|facts| facts.join(" · ")),
-        findings => findings.iter().map(finding).collect::<Vec<_>>(),
+        findings => findings.iter().map(|found| finding(evidence, found)).collect::<Vec<_>>(),
+        proofs,
         columns => terminal::COLUMNS,
         files => listed.iter().map(|file| row(file)).collect::<Vec<_>>(),
         timeline, maps,
@@ -53,10 +54,11 @@ fn counts(findings: &[Finding]) -> String {
     if said.is_empty() { "nothing found".to_owned() } else { said.join(", ") }
 }
 
-fn finding(finding: &Finding) -> Value {
+fn finding(seen: &Evidence, finding: &Finding) -> Value {
+    let gain = gain::at_most(seen, finding).map(|gain| format!("{gain:.1}"));
     let Finding { rule, severity, scope, what, evidence, remedy, proof } = finding;
     context! {
-        rule, scope => terminal::safe(scope), what, remedy, proof,
+        rule, scope => terminal::safe(scope), what, remedy, gain, proof,
         severity => severity.word(),
         is_bad => *severity > Severity::Note,
         evidence => evidence.join("; "),
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_comes_from_the_program_is_text_and_never_markup() {
-        let page = page(&busy(), &[]).unwrap();
+        let page = page(&busy(), &[], &[]).unwrap();
 
         assert!(!page.contains("<b>bold") && !page.contains("<i>server"), "{page}");
         assert!(page.contains("&lt;b&gt;bold") && page.contains("nothing found"));
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn of_a_large_file_the_part_with_faults_is_shown_and_that_is_said() {
-        let page = page(&busy(), &[]).unwrap();
+        let page = page(&busy(), &[], &[]).unwrap();
 
         assert!(page.contains("No faults above 1.02 MiB of 1.00 GiB."), "{page}");
     }
@@ -181,7 +183,7 @@ mod tests {
         let gap = Missing::new("fault samples", "perf is forbidden", "set kernel.perf_event_paranoid=2");
         let evidence = Evidence { faults: None, timeline: None, missing: vec![gap], ..busy() };
 
-        let page = page(&evidence, &[]).unwrap();
+        let page = page(&evidence, &[], &[]).unwrap();
 
         assert!(page.contains("Faults could not be seen") && page.contains("kernel.perf_event_paranoid"), "{page}");
         assert!(!page.contains("What happened when"));

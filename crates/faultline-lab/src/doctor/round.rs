@@ -1,5 +1,6 @@
 //! One round of a watch in progress: what the sampler shows is counted, what changes slowly is looked at.
 
+use super::advice::Advice;
 use super::details;
 use super::evidence::{Calls, Evidence, Faults, FileMapping, Group, MappedFile, Process, Target};
 use super::grid::Timeline;
@@ -29,6 +30,7 @@ pub struct Round {
     length: Duration,
     since: Nanos,
     places: Places,
+    advice: Option<Advice>,
     observer: Observer,
     first: Snapshot,
     last: Snapshot,
@@ -58,6 +60,7 @@ impl Round {
         };
         let mut observer = Observer::open(&scene);
         let mut missing = Vec::from_iter(gap.cloned());
+        let advice = Advice::open(pid).map_err(|gap| missing.push(gap)).ok();
         missing.extend(observer.missing().iter().cloned());
         let first = observer.read();
         let mut round = Round {
@@ -65,6 +68,7 @@ impl Round {
             length,
             since,
             places,
+            advice,
             observer,
             last: first.clone(),
             first,
@@ -129,6 +133,13 @@ impl Round {
         }
     }
 
+    /// Counts the advice calls since the last time. After the faults, among which new mappings are told.
+    pub fn read_advice(&mut self) {
+        if let Some(advice) = &mut self.advice {
+            advice.read(&mut self.places);
+        }
+    }
+
     /// Nanoseconds from the beginning of the round. What comes after its end belongs to its last bin.
     fn moment(&self, at: Nanos) -> u64 {
         at.0.saturating_sub(self.since.0).min((self.length.as_nanos() as u64).saturating_sub(1))
@@ -187,6 +198,7 @@ impl Round {
         self.timeline.cover(last_ns);
         self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
         let files = self.mapped_files(&details);
+        let advice = self.advice.take().map(Advice::into_evidence);
         Evidence {
             watched,
             process: self.process.clone(),
@@ -198,6 +210,7 @@ impl Round {
             huge,
             timeline: faults.is_some().then_some(self.timeline),
             faults,
+            advice,
             target: self.target,
             group: self.group,
             missing: self.missing,
@@ -247,6 +260,10 @@ impl Round {
             file.mount_options.clone_from(&mount.options);
         }
         file.read_ahead_kb = files::read_ahead_kb(file.id.device);
+        if let Some(advice) = &self.advice {
+            file.advised = advice.latest(file.id);
+            file.populate_calls = advice.populates(file.id);
+        }
         if let Some(track) = self.tracks.get(&file.id) {
             file.size_bytes = track.size_bytes;
             file.shrunk = track.shrunk;

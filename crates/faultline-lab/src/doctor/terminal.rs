@@ -2,7 +2,7 @@
 
 use super::evidence::{Evidence, MappedFile};
 use super::json::advice;
-use super::{Finding, Severity};
+use super::{Finding, Severity, gain};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use faultline::observe::pattern::{Pattern, Recognised};
 use faultline::{Bytes, Nanos};
@@ -32,7 +32,7 @@ pub fn print(evidence: &Evidence, findings: &[Finding], out: &mut dyn Write) -> 
     files(evidence, out)?;
     for finding in findings {
         writeln!(out)?;
-        print_finding(finding, out)?;
+        print_finding(finding, gain::at_most(evidence, finding), out)?;
     }
     if findings.is_empty() {
         let seen = if evidence.faults.is_some() { "" } else { " in what could be seen" };
@@ -162,7 +162,7 @@ pub(super) fn words(pattern: Pattern) -> String {
     }
 }
 
-fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
+fn print_finding(finding: &Finding, gain: Option<f64>, out: &mut dyn Write) -> io::Result<()> {
     let colour = match finding.severity {
         Severity::Critical => RED,
         Severity::Warning => YELLOW,
@@ -171,8 +171,20 @@ fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let word = finding.severity.word();
     wrapped(out, "", &format!("{word}: {} [{}: {}]", finding.what, finding.rule, finding.scope), colour)?;
     wrapped(out, "  ", &finding.evidence.join("; "), "")?;
-    wrapped(out, "  → ", &finding.remedy, BOLD)?;
+    let gain = gain.map_or(String::new(), |gain| format!(" (the program gains {gain:.1} x at most)"));
+    wrapped(out, "  → ", &format!("{}{gain}", finding.remedy), BOLD)?;
     wrapped(out, "  $ ", &finding.proof, DIM)
+}
+
+/// Writes what replays showed.
+///
+/// Errors: those of `out`.
+pub fn print_proofs(sentences: &[String], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    if sentences.is_empty() {
+        writeln!(out, "{DIM}Nothing was found that a replay of accesses could prove.{PLAIN}")?;
+    }
+    sentences.iter().try_for_each(|sentence| wrapped(out, "proof: ", sentence, ""))
 }
 
 fn gaps(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {

@@ -85,14 +85,34 @@ pub fn mount_of(mounts: &[Mount], device: (u32, u32)) -> Option<&Mount> {
 }
 
 /// read_ahead_kb in force for files on this device: that of its backing device, network file systems included.
-pub fn read_ahead_kb((major, minor): (u32, u32)) -> Option<u64> {
+pub fn read_ahead_kb(device: (u32, u32)) -> Option<u64> {
+    let (major, minor) = device;
+    queue(device, "read_ahead_kb").or_else(|| kib(&format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")))
+}
+
+/// The largest request of the device, max_sectors_kb; none where there is no block device.
+pub fn largest_request_kb(device: (u32, u32)) -> Option<u64> {
+    queue(device, "max_sectors_kb")
+}
+
+/// A setting of a device's queue; a partition has its disk's.
+fn queue((major, minor): (u32, u32), setting: &str) -> Option<u64> {
     let block = format!("/sys/dev/block/{major}:{minor}");
-    let places = [
-        format!("{block}/queue/read_ahead_kb"),
-        format!("{block}/../queue/read_ahead_kb"),
-        format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"),
-    ];
-    places.iter().find_map(|place| fs::read_to_string(place).ok()?.trim().parse().ok())
+    kib(&format!("{block}/queue/{setting}")).or_else(|| kib(&format!("{block}/../queue/{setting}")))
+}
+
+fn kib(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// The file that process `pid` has open as `number`, with its path and identity, if it is regular and may be read by us.
+pub fn open_descriptor(pid: u32, number: i32) -> Option<(String, FileId, File)> {
+    let link = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
+    let path = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
+    let file = regular(&link)?;
+    let meta = file.metadata().ok()?;
+    let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    Some((path, FileId { device, inode: meta.ino() }, file))
 }
 
 /// The regular files that process `pid` has open; at most `most` of them.

@@ -1,6 +1,8 @@
 //! A process that somebody else runs: whether it can be watched, and the files behind what it maps.
 
+pub mod faults;
 pub mod files;
+pub mod recording;
 
 use faultline::proc::number;
 use faultline::{Error, Missing, Result};

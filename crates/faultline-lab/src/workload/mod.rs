@@ -7,6 +7,7 @@ mod chase;
 mod gather;
 mod sequential;
 mod strided;
+mod trace;
 mod uniform;
 mod zipf;
 
@@ -23,6 +24,7 @@ pub const ALL: &[&Workload] = &[
     &strided::WORKLOAD,
     &chase::WORKLOAD,
     &gather::WORKLOAD,
+    &trace::WORKLOAD,
 ];
 
 /// A law by which extents follow each other.
@@ -127,8 +129,20 @@ mod tests {
 
     const SPACE: Space = Space { length: 1 << 20, block: 4096, threads: 2, thread: 0, seed: 1 };
 
+    /// What a workload needs: a trace, where it replays one.
+    fn given(workload: &Workload) -> Given {
+        if workload.name != "trace" {
+            return Given::none();
+        }
+        let path = std::env::temp_dir().join(format!("faultline-workload-{}.flt", std::process::id()));
+        let text = "faultline trace 2\nfile 0 1048576 -\n0 7 4096 4096 8192 100\n0 9 0 4096 4096 9\nend\n";
+        // Several tests write the same.
+        std::fs::write(&path, text).unwrap();
+        Given::none().with("file", path.display())
+    }
+
     fn order(workload: &Workload, space: &Space) -> Vec<Extent> {
-        let mut plan = (workload.plan)(space, &Given::none()).unwrap();
+        let mut plan = (workload.plan)(space, &given(workload)).unwrap();
         let (mut all, mut batch) = (Vec::new(), Vec::new());
         loop {
             batch.clear();
@@ -180,7 +194,7 @@ mod tests {
     #[test]
     fn a_space_shorter_than_a_block_is_refused() {
         for workload in ALL {
-            let error = (workload.plan)(&Space { length: 4000, threads: 1, ..SPACE }, &Given::none()).err().unwrap();
+            let error = (workload.plan)(&Space { length: 4000, threads: 1, ..SPACE }, &given(workload)).err().unwrap();
 
             assert!(error.to_string().contains("too short"), "{}: {error}", workload.name);
         }

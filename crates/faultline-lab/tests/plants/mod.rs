@@ -224,6 +224,44 @@ pub fn grow() {
             ready();
             rest()
         }
+        "column" => {
+            let file = data(&dir, 512);
+            ready();
+            loop {
+                let map = Map::of(&file, 512 * MIB);
+                drop_cache(&file);
+                (0..512 * MIB).step_by(256 << 10).for_each(|row| map.touch(row));
+            }
+        }
+        "cold_scan" => {
+            let file = data(&dir, 256);
+            ready();
+            loop {
+                let map = Map::of(&file, 256 * MIB);
+                drop_cache(&file);
+                (0..256 * MIB).step_by(PAGE).for_each(|at| map.touch(at));
+            }
+        }
+        "will_need" => {
+            let file = data(&dir, 64);
+            let map = Map::of(&file, 64 * MIB);
+            ready();
+            loop {
+                drop_cache(&file);
+                map.advise(libc::MADV_WILLNEED);
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        "healthy_will_need" => {
+            let file = data(&dir, 64);
+            let map = Map::of(&file, 64 * MIB);
+            ready();
+            loop {
+                drop_cache(&file);
+                (0..64 * MIB).step_by(32 * PAGE).for_each(|at| map.advise_part(at, 32 * PAGE, libc::MADV_WILLNEED));
+                std::thread::sleep(Duration::from_millis(500));
+            }
+        }
         "healthy_lookups" => {
             let file = data(&dir, 64);
             let map = Map::of(&file, 64 * MIB);
@@ -338,8 +376,13 @@ impl Map {
     }
 
     fn advise(&self, advice: i32) {
-        // SAFETY: the whole of a mapping of ours.
-        unsafe { libc::madvise(self.base.cast(), self.length, advice) };
+        self.advise_part(0, self.length, advice);
+    }
+
+    fn advise_part(&self, at: usize, length: usize, advice: i32) {
+        assert!(at + length <= self.length);
+        // SAFETY: inside a mapping of ours.
+        unsafe { libc::madvise(self.base.add(at).cast(), length, advice) };
     }
 
     fn touch(&self, at: usize) {

@@ -3,6 +3,8 @@
 //! A [`Source`] reads several counters from one place at once; [`ALL`] names the sources once. An [`Observer`] opens
 //! those that work for a [`Scene`] and keeps the reasons of those that don't. Nothing here knows of access methods.
 
+pub mod advice_calls;
+mod advice_named;
 mod cache;
 mod cpu;
 mod faults;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 pub const FAULT_AROUND: u64 = 64 << 10;
 
 /// Bytes that one fault maps where the cached file lies in huge folios, as after a long read-ahead (filemap_map_pmd). A
-/// stride of exactly this is what a scan looks like there, so it is called one, too.
+/// stride of exactly this, from one folio's edge to the next, is what a scan looks like there, so it is called one, too.
 pub const HUGE_FOLIO: u64 = 2 << 20;
 
 /// Accesses below which nothing is said.
@@ -23,6 +23,9 @@ const MOST_STREAMS: usize = 16;
 
 /// Share of the steps that must agree, for a pattern to be named.
 const ENOUGH: f64 = 0.6;
+
+/// The same where the steps are only multiples of a stride.
+const HIDDEN: f64 = 0.9;
 
 /// Share by which more streams must explain more: a multiple of a stride is a stride, too, and regular noise hides in it.
 const CLEARLY_MORE: f64 = 0.15;
@@ -135,8 +138,12 @@ fn of_one(offsets: &[u64]) -> Recognised {
     let backward = share_of_steps(&blocks, |step| (-((LONGEST_STEP * FAULT_AROUND) as i64)..0).contains(&step));
     let strided = stride(&blocks).filter(|(_, _, share)| *share >= ENOUGH);
     match strided {
-        Some((1, stride, share)) if stride.unsigned_abs() == HUGE_FOLIO => {
-            return found(if stride > 0 { Pattern::Sequential } else { Pattern::Backward }, share);
+        Some((1, stride, share)) if stride.unsigned_abs() == HUGE_FOLIO && enters_at_edges(&blocks, stride) => {
+            // Rows that begin in small folios, and go on in huge ones that hold several.
+            return match hidden_stride(&blocks) {
+                Some((stride, share)) => found(Pattern::Strided(stride), share),
+                None => found(if stride > 0 { Pattern::Sequential } else { Pattern::Backward }, share),
+            };
         }
         // Equal steps beyond what a fault maps are a stride, also where they'd pass as a scan's.
         Some((1, stride, share)) if stride.unsigned_abs() > FAULT_AROUND => {
@@ -146,6 +153,9 @@ fn of_one(offsets: &[u64]) -> Recognised {
             return found(Pattern::Interleaved { streams, stride }, share);
         }
         _ => {}
+    }
+    if let Some((stride, share)) = hidden_stride(&blocks) {
+        return found(Pattern::Strided(stride), share);
     }
     if forward >= ENOUGH {
         return found(Pattern::Sequential, forward);
@@ -158,6 +168,45 @@ fn of_one(offsets: &[u64]) -> Recognised {
         Some((bytes, share)) => found(Pattern::HotSet { bytes }, share.min(1.0 - order)),
         None => found(Pattern::Random, 1.0 - order),
     }
+}
+
+/// Whether the accesses that are a huge folio apart meet each folio where a scan enters it. The column of a matrix meets
+/// it anywhere.
+fn enters_at_edges(offsets: &[u64], stride: i64) -> bool {
+    let entered =
+        || offsets.windows(2).filter(|pair| step(pair[0], pair[1]) == stride).map(|pair| pair[1] % HUGE_FOLIO);
+    let is_edge = |inside: &u64| match stride > 0 {
+        true => *inside < FAULT_AROUND,
+        false => *inside >= HUGE_FOLIO - FAULT_AROUND,
+    };
+    entered().filter(is_edge).count() * 2 >= entered().count()
+}
+
+/// The stride of which only some rows fault, because a fault maps several: the greatest common divisor of nearly all steps
+/// in one direction, where it is more than the windows in which a scan faults.
+fn hidden_stride(offsets: &[u64]) -> Option<(i64, f64)> {
+    let steps: Vec<i64> = offsets.windows(2).map(|pair| step(pair[0], pair[1])).collect();
+    let up = steps.iter().filter(|step| **step > 0).count();
+    let sign = if 2 * up >= steps.len() { 1 } else { -1 };
+    let forward = || steps.iter().map(|step| (sign * step) as u64 & !4095).filter(|step| (1..1 << 40).contains(step));
+    // Of a sample, so that a single foreign step does not spoil it.
+    let mut shortest: Vec<u64> = forward().collect();
+    shortest.sort_unstable();
+    let cut = shortest.len() / 20;
+    let divisor = shortest[cut..shortest.len() - cut].iter().fold(0, |left, right| divisor(left, *right));
+    if divisor <= FAULT_AROUND || divisor.is_multiple_of(HUGE_FOLIO) {
+        return None;
+    }
+    let share = forward().filter(|step| step.is_multiple_of(divisor)).count() as f64 / steps.len().max(1) as f64;
+    (share >= HIDDEN).then_some((sign * divisor as i64, share))
+}
+
+/// The greatest common divisor; that of 0 and a number is the number.
+fn divisor(mut left: u64, mut right: u64) -> u64 {
+    while right != 0 {
+        (left, right) = (right, left % right);
+    }
+    left
 }
 
 /// The accesses without those that stay in the block of the one before: an object that crosses a page, a page that was
@@ -321,6 +370,41 @@ mod tests {
     #[test]
     fn a_scan_over_huge_folios_is_sequential() {
         assert_eq!(recognise(&by_one((0..100).map(|n| n * 2 * MIB))).pattern, Pattern::Sequential);
+    }
+
+    /// Seen with numpy under 8 MiB of read-ahead: a column of rows of 1 MiB faults every 2 MiB, and was called a scan.
+    #[test]
+    fn a_column_over_huge_folios_is_a_stride() {
+        let column = 300 * KIB;
+
+        assert_eq!(recognise(&by_one((0..100).map(|n| n * 2 * MIB + column))).pattern, Pattern::Strided(2 << 20));
+        assert_eq!(recognise(&by_one((0..100).rev().map(|n| n * 2 * MIB + 2 * MIB - 8))).pattern, Pattern::Backward);
+    }
+
+    #[test]
+    fn a_stride_of_which_half_the_rows_are_hidden_is_one_and_a_scan_is_none() {
+        let mut state = 7u64;
+        let mut draw = |from: u64, to: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            from + (state >> 33) % (to - from)
+        };
+        let rows = (0..200).scan(0u64, |at, _| {
+            *at += draw(1, 9) * 256 * KIB;
+            Some(*at)
+        });
+        let rows: Vec<u64> = rows.collect();
+        let scan = (0..200).scan(0u64, |at, _| {
+            *at += if draw(0, 3) == 0 { 2 * MIB } else { 64 * KIB };
+            Some(*at)
+        });
+        let scan: Vec<u64> = scan.collect();
+
+        assert_eq!(recognise(&by_one(rows)).pattern, Pattern::Strided(256 * KIB as i64));
+        assert_ne!(recognise(&by_one(scan)).pattern, Pattern::Strided(64 * KIB as i64));
+        // As seen on Linux 6.18 with 8 MiB of read-ahead, at a stride of 256 KiB.
+        let growing = (0..129).map(|row| row * 256 * KIB).chain((0..8).map(|row| (33 + row) * MIB));
+        let growing: Vec<u64> = growing.chain((0..235).map(|folio| (42 + 2 * folio) * MIB)).collect();
+        assert_eq!(recognise(&by_one(growing)).pattern, Pattern::Strided(256 * KIB as i64));
     }
 
     proptest! {

@@ -290,14 +290,14 @@ impl Sampler {
 }
 
 /// The threads of a process now.
-fn threads(pid: u32) -> io::Result<Vec<u32>> {
+pub(super) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     let threads: Vec<u32> = std::fs::read_dir(format!("/proc/{pid}/task"))?.flatten().filter_map(number).collect();
     if threads.is_empty() { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(threads) }
 }
 
 /// Numbers of the processors that are in use.
-fn processors() -> Vec<u32> {
+pub(super) fn processors() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let listed = list(text.trim());
     if !listed.is_empty() {
@@ -315,7 +315,7 @@ fn list(text: &str) -> Vec<u32> {
     text.split(',').filter_map(range).flatten().collect()
 }
 
-fn is_refused(error: &io::Error) -> bool {
+pub(super) fn is_refused(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
 
@@ -340,7 +340,7 @@ fn paranoid() -> Option<i32> {
     std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?.trim().parse().ok()
 }
 
-fn reason() -> String {
+pub(super) fn reason() -> String {
     match paranoid() {
         Some(level) if level > 2 => {
             format!("kernel.perf_event_paranoid is {level}, which keeps perf_event_open(2) to those with CAP_PERFMON")
@@ -353,7 +353,7 @@ fn reason() -> String {
     }
 }
 
-fn remedy() -> &'static str {
+pub(super) fn remedy() -> &'static str {
     match paranoid() {
         Some(level) if level > 2 => "sysctl kernel.perf_event_paranoid=2, or run with CAP_PERFMON",
         _ => "run as the process's user, or as root (CAP_PERFMON and CAP_SYS_PTRACE)",

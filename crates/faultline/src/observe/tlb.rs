@@ -3,10 +3,10 @@
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, unreadable};
 use crate::needs::{Need, Probe};
+use crate::proc::tracefs::Tracepoint;
 use crate::proc::{Live, interrupts};
 use crate::sys::perf::{Count, Event, Kernel};
 use std::fs;
-use std::path::PathBuf;
 
 pub(super) const SHOOTDOWNS: Source = Source {
     name: "tlb",
@@ -99,9 +99,7 @@ fn refused(error: &std::io::Error) -> Missing {
 
 /// The tracepoint's number, from tracefs where it is mounted and readable.
 fn tracepoint_id() -> Result<u64, Missing> {
-    let places = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
-    let id = places.iter().find_map(|place| fs::read_to_string(place.join("events/tlb/tlb_flush/id")).ok());
-    id.and_then(|text| text.trim().parse().ok()).ok_or_else(|| {
+    Tracepoint::named("tlb/tlb_flush").map(|point| point.id).ok_or_else(|| {
         Missing::new(
             "TLB flushes by reason",
             "tracefs is not mounted, or not readable by this user, or the kernel has no tracepoint tlb:tlb_flush",

@@ -8,6 +8,7 @@ use crate::params::Switch;
 use crate::prefetch::Predictor;
 use crate::prefetch::cached::Cached;
 use crate::prefetch::merge::Merge;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -65,12 +66,14 @@ struct Ahead {
 /// A policy's hints for accesses that somebody else makes, as where another program is watched.
 pub struct Follower {
     ahead: Ahead,
+    /// Requests that were not given yet.
+    queue: VecDeque<Extent>,
 }
 
 impl Follower {
     /// Gives the hints through `reader`, from the calling thread.
     pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Follower {
-        Follower { ahead: Ahead::new(predictor, Issuer::Caller(reader), hints) }
+        Follower { ahead: Ahead::new(predictor, Issuer::Caller(reader), hints), queue: VecDeque::new() }
     }
 
     /// An access was made. Returns whether the policy wants something read ahead now: see [`announce`](Self::announce).
@@ -80,23 +83,33 @@ impl Follower {
         !self.ahead.wanted.is_empty()
     }
 
-    /// Reads ahead what the policy wanted since the last time, and shows what of it was not cached.
+    /// Reads ahead what the policy wanted, at most `limit` requests now, and shows what of it was not cached. Whether more is
+    /// left for the next time. Where the device's queue is full, each request waits for another to end.
     ///
     /// Errors: what the advice says (the file became unreadable), or the policy.
-    pub fn announce(&mut self, mut show: impl FnMut(Extent)) -> Result<()> {
+    pub fn announce(&mut self, limit: usize, mut show: impl FnMut(Extent)) -> Result<bool> {
         let Ahead { hints, wanted, requests, issuer, .. } = &mut self.ahead;
+        requests.clear();
         hints.merge.requests(wanted, requests);
+        // A policy that begins anew where it was before has better to do than what it wanted then.
+        if requests.first().zip(self.queue.back()).is_some_and(|(new, old)| new.offset <= old.offset) {
+            self.queue.clear();
+        }
+        self.queue.extend(requests.drain(..));
+        requests.extend(self.queue.drain(..limit.min(self.queue.len())));
         hints.cached.leave_out(requests);
         requests.iter().for_each(|request| show(*request));
         if !requests.is_empty() {
             issuer.will_need(requests)?;
         }
-        self.ahead.check()
+        self.ahead.check()?;
+        Ok(!self.queue.is_empty())
     }
 
-    /// Forgets what the policy wanted since the last time.
+    /// Forgets what the policy wanted and was not read ahead yet.
     pub fn discard(&mut self) {
         self.ahead.wanted.clear();
+        self.queue.clear();
     }
 
     /// Wants `extents`, beside what the policy wants.
@@ -109,7 +122,8 @@ impl Follower {
     /// Errors: as `Reader::sibling`.
     pub fn sibling(&self) -> Result<Follower> {
         let Ahead { predictor, issuer, hints, .. } = &self.ahead;
-        Ok(Follower { ahead: Ahead::new(predictor.sibling()?, issuer.sibling()?, hints.clone()) })
+        let ahead = Ahead::new(predictor.sibling()?, issuer.sibling()?, hints.clone());
+        Ok(Follower { ahead, queue: VecDeque::new() })
     }
 }
 

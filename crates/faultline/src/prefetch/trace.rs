@@ -1,16 +1,15 @@
 //! Records the extents of a run in a file, and reads ahead by it on the next run: for orders without a law that are the
 //! same every time, such as the start of a program.
 //!
-//! The file is text: a line with the version, then `thread offset length stride count` for each run of equal distances,
-//! in each thread's order, then `end`. A thread is known by the number of its sibling, the first reader being 0.
+//! What the file looks like is told in [`crate::trace`]. A thread is known by the number of its sibling, the first reader
+//! being 0.
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::params::{Given, Params};
 use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
-use std::fs;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use crate::trace::{Run, Trace, Writer};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -41,6 +40,8 @@ crate::params! {
     struct TraceParams {
         /// The trace's path; it must be given, for a trace belongs to one file and one program.
         file: String = String::new(),
+        /// Which of the files in the trace, by the path it had; by default the one of the same length.
+        of: String = String::new(),
         /// Record or replay; by default replay what was recorded before.
         mode: Mode = Mode::Auto,
         /// Extents ahead; 128 saturate a fast disk with room for delays.
@@ -48,77 +49,28 @@ crate::params! {
     }
 }
 
-/// First line of every trace; another version begins otherwise.
-const HEADER: &str = "faultline trace 1";
-
-/// Last line of a trace that was finished.
-const END: &str = "end";
-
 /// Extents looked through for the one visited, from where the replay is.
 const SEARCHED: usize = 64;
 
-/// Extents of a trace at most: 24 bytes each are held while it is replayed.
-const MOST: u64 = 1 << 26;
-
 fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
     let params = TraceParams::from_given(given)?;
-    let TraceParams { file, mode, ahead } = &params;
+    let TraceParams { file, of, mode, ahead } = &params;
     if file.is_empty() {
         return Err(Error::Invalid("policy=trace needs file=PATH, where the trace is or will be".to_owned()));
     }
     let path = Path::new(file);
     let replays = *mode == Mode::Replay || (*mode == Mode::Auto && path.exists());
     let predictor: Box<dyn Predictor> = match replays {
-        true => Box::new(Replay::open(path, scene, *ahead as usize)?),
-        false => Box::new(Recording::create(path)?),
+        true => Box::new(Replay::open(file, of, scene, *ahead as usize)?),
+        false => Box::new(Recording::create(path, scene.length)?),
     };
     Ok((predictor, params.given()))
 }
 
-/// Extents of equal length at equal distances.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
-    first: Extent,
-    stride: i64,
-    count: u64,
-}
-
-impl Run {
-    fn of(extent: Extent) -> Run {
-        Run { first: extent, stride: 0, count: 1 }
-    }
-
-    /// Takes `extent` in, if it continues the run.
-    fn takes(&mut self, extent: Extent) -> bool {
-        if self.count == 1 {
-            self.stride = extent.offset.wrapping_sub(self.first.offset) as i64;
-        }
-        let goes_on = self.first.length == extent.length && self.at(self.count) == extent.offset;
-        self.count += u64::from(goes_on);
-        goes_on
-    }
-
-    fn at(&self, number: u64) -> u64 {
-        self.first.offset.wrapping_add_signed(self.stride.wrapping_mul(number as i64))
-    }
-
-    fn extents(self) -> impl Iterator<Item = Extent> {
-        (0..self.count).map(move |number| Extent { offset: self.at(number), length: self.first.length })
-    }
-}
-
-/// The file that all threads of a recording write, under another name until it is complete.
+/// The file that all threads of a recording write.
 struct Sink {
-    path: PathBuf,
-    /// Where it is written.
-    draft: PathBuf,
     threads: AtomicU32,
-    written: Mutex<Written>,
-}
-
-struct Written {
-    file: BufWriter<fs::File>,
-    error: Option<Error>,
+    writer: Mutex<Option<Writer>>,
 }
 
 /// One thread that records.
@@ -128,41 +80,27 @@ struct Recording {
     run: Option<Run>,
 }
 
-impl Sink {
-    fn line(&self, line: &str) {
-        let Ok(mut written) = self.written.lock() else { return };
-        let failed = writeln!(written.file, "{line}").err();
-        let failed = failed.map(|error| Error::io("write the trace", &self.draft, error));
-        written.error = written.error.take().or(failed);
-    }
-}
-
 impl Drop for Sink {
     /// Completes the trace. Where that fails, there is no trace under its name: the next run records again.
     fn drop(&mut self) {
-        self.line(END);
-        let Ok(written) = self.written.get_mut() else { return };
-        if written.error.is_none() && written.file.flush().is_ok() {
-            let _ = fs::rename(&self.draft, &self.path);
-        } else {
-            let _ = fs::remove_file(&self.draft);
+        if let Some(writer) = self.writer.get_mut().ok().and_then(Option::take) {
+            let _ = writer.finish();
         }
     }
 }
 
 impl Recording {
-    fn create(path: &Path) -> Result<Recording> {
-        let draft = PathBuf::from(format!("{}.{}.draft", path.display(), std::process::id()));
-        let file = fs::File::create(&draft).map_err(|error| Error::io("make the trace", &draft, error))?;
-        let written = Mutex::new(Written { file: BufWriter::new(file), error: None });
-        let sink = Sink { path: path.to_owned(), draft, threads: AtomicU32::new(1), written };
-        sink.line(HEADER);
+    fn create(path: &Path, length: u64) -> Result<Recording> {
+        let mut writer = Writer::create(path)?;
+        writer.file(None, length);
+        let sink = Sink { threads: AtomicU32::new(1), writer: Mutex::new(Some(writer)) };
         Ok(Recording { sink: Arc::new(sink), thread: 0, run: None })
     }
 
     fn write(&mut self) {
-        if let Some(Run { first: Extent { offset, length }, stride, count }) = self.run.take() {
-            self.sink.line(&format!("{} {offset} {length} {stride} {count}", self.thread));
+        let (Some(run), Ok(mut writer)) = (self.run.take(), self.sink.writer.lock()) else { return };
+        if let Some(writer) = writer.as_mut() {
+            writer.run(0, self.thread, run);
         }
     }
 }
@@ -176,8 +114,8 @@ impl Predictor for Recording {
     }
 
     fn check(&mut self) -> Result<()> {
-        let error = self.sink.written.lock().ok().and_then(|mut written| written.error.take());
-        error.map_or(Ok(()), Err)
+        let Ok(mut writer) = self.sink.writer.lock() else { return Ok(()) };
+        writer.as_mut().map_or(Ok(()), Writer::check)
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
@@ -193,14 +131,14 @@ impl Drop for Recording {
 }
 
 /// What was recorded, by thread.
-struct Trace {
+struct Recorded {
     threads: Vec<Vec<Extent>>,
     next_thread: AtomicU32,
 }
 
 /// One thread that replays.
 struct Replay {
-    trace: Arc<Trace>,
+    trace: Arc<Recorded>,
     thread: usize,
     ahead: usize,
     budget: u64,
@@ -212,50 +150,16 @@ struct Replay {
 }
 
 impl Replay {
-    fn open(path: &Path, scene: &Scene, ahead: usize) -> Result<Replay> {
-        let text = fs::read_to_string(path).map_err(|error| Error::io("read the trace", path, error))?;
-        let threads = parse(&text).map_err(|why| {
-            Error::Invalid(format!("{} is no trace that can be replayed: {why}; record it again", path.display()))
-        })?;
-        let trace = Arc::new(Trace { threads, next_thread: AtomicU32::new(1) });
+    fn open(trace: &str, path: &str, scene: &Scene, ahead: usize) -> Result<Replay> {
+        let trace = Trace::read(Path::new(trace))?;
+        let threads = trace.file((!path.is_empty()).then_some(path), Some(scene.length))?.extents();
+        let trace = Arc::new(Recorded { threads, next_thread: AtomicU32::new(1) });
         Ok(Replay::of(trace, 0, ahead, scene.budget))
     }
 
-    fn of(trace: Arc<Trace>, thread: usize, ahead: usize, budget: u64) -> Replay {
+    fn of(trace: Arc<Recorded>, thread: usize, ahead: usize, budget: u64) -> Replay {
         Replay { trace, thread, ahead, budget, position: 0, edge: 0, bytes: 0 }
     }
-}
-
-/// The extents of each thread.
-fn parse(text: &str) -> std::result::Result<Vec<Vec<Extent>>, String> {
-    let mut lines = text.lines();
-    if lines.next() != Some(HEADER) {
-        return Err(format!("it does not begin with \"{HEADER}\""));
-    }
-    let (mut threads, mut total) = (Vec::<Vec<Extent>>::new(), 0u64);
-    for line in lines {
-        if line == END {
-            return Ok(threads);
-        }
-        let (thread, run) = parse_line(line).ok_or_else(|| format!("\"{line}\" is not a line of it"))?;
-        total = total.saturating_add(run.count);
-        if total > MOST || thread > 1 << 16 {
-            return Err(format!("it has more than {MOST} extents, or 65536 threads"));
-        }
-        if threads.len() <= thread {
-            threads.resize_with(thread + 1, Vec::new);
-        }
-        threads[thread].extend(run.extents());
-    }
-    Err("it was not finished".to_owned())
-}
-
-fn parse_line(line: &str) -> Option<(usize, Run)> {
-    let mut words = line.split(' ');
-    let thread = words.next()?.parse().ok()?;
-    let first = Extent { offset: words.next()?.parse().ok()?, length: words.next()?.parse().ok()? };
-    let (stride, count) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    words.next().is_none().then_some((thread, Run { first, stride, count }))
 }
 
 impl Predictor for Replay {
@@ -291,7 +195,6 @@ impl Predictor for Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn extent(offset: u64) -> Extent {
         Extent { offset, length: 4096 }
@@ -328,7 +231,7 @@ mod tests {
     #[test]
     fn accesses_left_out_or_added_do_not_lose_the_replay() {
         let list: Vec<Extent> = (0..100).map(|n| extent(n * n * 4096)).collect();
-        let trace = Arc::new(Trace { threads: vec![list], next_thread: AtomicU32::new(1) });
+        let trace = Arc::new(Recorded { threads: vec![list], next_thread: AtomicU32::new(1) });
         let mut replay = Replay::of(trace, 0, 8, 1 << 20);
 
         let wanted = follow(&mut replay, &[0, 77, 9 * 4096, 16 * 4096]);
@@ -338,38 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_finished_trace_is_refused() {
-        for (text, why) in [
-            ("", "does not begin"),
-            ("faultline trace 2\nend\n", "does not begin"),
-            ("faultline trace 1\n0 0 4096 0 1\n", "not finished"),
-            ("faultline trace 1\n0 0 4096 0\nend\n", "not a line"),
-            ("faultline trace 1\n0 0 4096 0 99999999999\nend\n", "more than"),
-        ] {
-            assert!(parse(text).unwrap_err().contains(why), "{text}");
-        }
-    }
-
-    #[test]
     fn a_trace_without_a_path_is_refused() {
         let scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 0 };
 
         assert!(start(&scene, &Given::none()).err().unwrap().to_string().contains("file=PATH"));
-    }
-
-    proptest! {
-        #[test]
-        fn every_order_is_read_back_as_it_was(offsets in prop::collection::vec(0u64..6, 0..60)) {
-            let extents: Vec<Extent> = offsets.iter().map(|at| extent(at * 4096)).collect();
-            let dir = tempfile::tempdir().unwrap();
-            let path = dir.path().join("trace");
-            let mut recording = Recording::create(&path).unwrap();
-            extents.iter().for_each(|extent| recording.observe(*extent, &mut Vec::new()));
-            drop(recording);
-
-            let threads = parse(&fs::read_to_string(&path).unwrap()).unwrap();
-
-            prop_assert_eq!(threads.into_iter().next().unwrap_or_default(), extents);
-        }
     }
 }

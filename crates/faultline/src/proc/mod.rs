@@ -1,4 +1,4 @@
-//! Parsers of what /proc and the cgroup files say: text in, values out, nothing opened here (but for [`Live`]).
+//! Parsers of what /proc and the cgroup files say: text in, values out, nothing opened here (but for [`Live`] and `tracefs`).
 //!
 //! Each takes any text without panicking: processes end while they are read, and kernels differ.
 
@@ -8,6 +8,7 @@ pub mod maps;
 pub mod pressure;
 pub mod smaps;
 pub mod stat;
+pub mod tracefs;
 
 use std::fs::File;
 use std::io;

@@ -276,6 +276,8 @@ mod tests {
             let (ours, other) = (ours.unwrap(), other.unwrap());
             let _guard = guard(&ours);
             file.file().set_len(0).unwrap();
+            // Nobody will be there to remove it.
+            std::fs::remove_file(file.path()).unwrap();
             // SAFETY: it isn't: this is the crash the parent expects.
             std::hint::black_box(unsafe { other.bytes(0, 1) }[0]);
             std::process::exit(0);

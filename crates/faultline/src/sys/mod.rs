@@ -13,4 +13,5 @@ pub mod perf;
 pub mod read;
 pub mod ring;
 pub mod samples;
+pub mod tracepoints;
 pub mod uffd;

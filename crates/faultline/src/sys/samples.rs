@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 /// exits, a watermark in bytes, thread and time on every record, a clock of our choice.
 const MMAP: u64 = 1 << 8;
 const TASK: u64 = 1 << 13;
-const WATERMARK: u64 = 1 << 14;
+pub(super) const WATERMARK: u64 = 1 << 14;
 const MMAP_DATA: u64 = 1 << 17;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const MMAP2: u64 = 1 << 23;
-const USE_CLOCKID: u64 = 1 << 25;
+pub(super) const USE_CLOCKID: u64 = 1 << 25;
 
 /// PERF_SAMPLE_TID, TIME, ADDR: the fields of a sample, in this order.
 const SAMPLE_FIELDS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
@@ -35,9 +35,9 @@ const SHORT_SAMPLE: usize = 24;
 const SET_OUTPUT: libc::c_ulong = 0x2405;
 
 /// Types of records.
-const LOST: u32 = 2;
+pub(super) const LOST: u32 = 2;
 const FORK: u32 = 7;
-const SAMPLE: u32 = 9;
+pub(super) const SAMPLE: u32 = 9;
 const MAPPED: u32 = 10;
 
 /// Where the head, the tail and the place of the data are in the first page.
@@ -120,7 +120,7 @@ pub enum Record {
 /// An event of one thread on one processor; closed on drop.
 #[derive(Debug)]
 pub struct Sampling {
-    fd: OwnedFd,
+    pub(super) fd: OwnedFd,
 }
 
 impl Sampling {
@@ -213,6 +213,11 @@ impl Ring {
 
     /// Shows every record written since the last time, oldest first, and gives their memory back. Returns their bytes.
     pub fn drain(&mut self, mut see: impl FnMut(Record)) -> usize {
+        self.drain_bytes(|kind, bytes| parse(kind, bytes).into_iter().for_each(&mut see))
+    }
+
+    /// The same with each record's type and its bytes behind the header.
+    pub(super) fn drain_bytes(&mut self, mut see: impl FnMut(u32, &[u8])) -> usize {
         let head = self.place(HEAD).load(Ordering::Acquire);
         let begin = self.place(TAIL).load(Ordering::Relaxed);
         let mut tail = begin;
@@ -228,9 +233,7 @@ impl Ring {
             let mut record = std::mem::take(&mut self.record);
             record.resize(length - 8, 0);
             self.copy(tail + 8, &mut record);
-            if let Some(record) = parse(kind, &record) {
-                see(record);
-            }
+            see(kind, &record);
             self.record = record;
             tail += length as u64;
         }
@@ -323,15 +326,11 @@ mod tests {
     #[test]
     fn a_mapping_is_read_with_its_name() {
         let mut bytes = Vec::new();
-        for half in [7u32, 8] {
-            bytes.extend(half.to_ne_bytes());
-        }
+        [7u32, 8].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
         for word in [0x7000u64, 0x2000, 0x1000] {
             bytes.extend(word.to_ne_bytes());
         }
-        for half in [254u32, 1] {
-            bytes.extend(half.to_ne_bytes());
-        }
+        [254u32, 1].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
         for word in [99u64, 0, 0] {
             bytes.extend(word.to_ne_bytes());
         }

@@ -16,9 +16,10 @@ mod random_recency;
 mod random_scan;
 mod read_ahead_flood;
 #[cfg(test)]
-mod scenes;
+pub(super) mod scenes;
 mod thrash;
 mod truncated;
+mod will_need_cap;
 
 use super::Rule;
 
@@ -34,6 +35,7 @@ pub const ALL: &[&Rule] = &[
     &random_recency::RULE,
     &read_ahead_flood::RULE,
     &fault_stall::RULE,
+    &will_need_cap::RULE,
     &map_churn::RULE,
     &fork_large::RULE,
     &double_buffering::RULE,

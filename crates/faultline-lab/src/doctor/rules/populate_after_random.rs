@@ -6,7 +6,7 @@ use crate::doctor::{Finding, Rule, Severity};
 
 pub(super) const RULE: Rule = Rule {
     name: "populate_after_random",
-    summary: "a mapping is populated page by page because MADV_RANDOM came first (needs --deep)",
+    summary: "a mapping is populated page by page because MADV_RANDOM came first (--deep, or advice calls)",
     look,
 };
 
@@ -19,22 +19,25 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
     if evidence.rate(unseen) < MANY || unseen < 4 * faults.major || faults.unfollowed > 0 {
         return Vec::new();
     }
-    let random = evidence.data_files().filter(|file| file.any(|deep| deep.random));
-    // Without a name for the one that is populated: the largest that fits.
-    let Some(file) = random.max_by_key(|file| file.mapped_bytes()) else { return Vec::new() };
+    let random = evidence.data_files().filter_map(|file| Some((file, file.random_advice()?)));
+    // The one whose calls were seen; without a name for the one that is populated, the largest that fits.
+    let Some((file, known)) = random.max_by_key(|(file, _)| (file.populate_calls, file.mapped_bytes())) else {
+        return Vec::new();
+    };
+    let mut facts = vec![
+        format!("{unseen} waits for the device made by the kernel (populate, mlock), {:.0}/s", evidence.rate(unseen)),
+        format!("{} by instructions", faults.major),
+        known.to_owned(),
+    ];
+    if file.populate_calls > 0 {
+        facts.push(format!("{} calls of MADV_POPULATE seen", file.populate_calls));
+    }
     vec![Finding {
         rule: RULE.name,
         severity: Severity::Warning,
         scope: file.path.clone(),
         what: "populated one page at a time, because MADV_RANDOM is in force".to_owned(),
-        evidence: vec![
-            format!(
-                "{unseen} waits for the device made by the kernel (populate, mlock), {:.0}/s",
-                evidence.rate(unseen)
-            ),
-            format!("{} by instructions", faults.major),
-            "advice random in force (VmFlags rr)".to_owned(),
-        ],
+        evidence: facts,
         remedy:
             "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, \
                  n, MADV_RANDOM)"
@@ -57,5 +60,23 @@ mod tests {
 
         advise(&mut evidence, Deep { random: true, ..Deep::default() });
         assert!(only(&RULE, &evidence).evidence[0].contains("30000 waits"));
+    }
+
+    #[test]
+    fn calls_that_were_seen_name_the_file_without_smaps() {
+        let mut evidence = healthy();
+        count(&mut evidence, "major_faults", 30_000);
+        let file = &mut evidence.files[0];
+        (file.advised, file.populate_calls) = (Some("MADV_RANDOM"), 7);
+        file.mappings[0].deep = None;
+        let mut larger = file.clone();
+        (larger.path, larger.populate_calls) = ("/data/larger".to_owned(), 0);
+        larger.mappings[0].vma.end += 1 << 30;
+        evidence.files.push(larger);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.scope, "/data/table");
+        assert_eq!(found.evidence[3], "7 calls of MADV_POPULATE seen");
     }
 }

@@ -1,52 +1,47 @@
 //! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so the hot
 //! ones are evicted like the cold.
 
-use crate::doctor::evidence::Evidence;
+use crate::doctor::evidence::{Evidence, MappedFile};
 use crate::doctor::{Finding, Rule, Severity};
 
 pub(super) const RULE: Rule = Rule {
     name: "random_recency",
-    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer; needs --deep)",
+    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer; --deep, or advice calls)",
     look,
 };
 
-/// Evicted pages needed again, each second, that are pressure.
-const PRESSURE: f64 = 100.0;
-
 fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| *rate >= PRESSURE) else { return Vec::new() };
-    if evidence.machine.kernel < (6, 3) {
+    let Some((rate, whose)) = evidence.refaults().filter(|_| evidence.random_costs_hot_pages()) else {
         return Vec::new();
-    }
-    let hurt = evidence.data_files().filter(|file| file.any(|deep| deep.random) && file.major >= 64);
-    hurt.map(|file| Finding {
+    };
+    let pressure = format!("{rate:.0} evicted pages needed again each second ({whose})");
+    let hurt = evidence.data_files().filter(|file| file.major >= 64);
+    hurt.filter_map(|file| Some(finding(evidence, file, file.random_advice()?, &pressure))).collect()
+}
+
+fn finding(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) -> Finding {
+    let (major, minor) = evidence.machine.kernel;
+    let limit_bytes = evidence.group.as_ref().and_then(|it| it.limit_bytes);
+    Finding {
         rule: RULE.name,
         severity: Severity::Warning,
         scope: file.path.clone(),
         what: "MADV_RANDOM makes hot pages as evictable as cold ones".to_owned(),
         evidence: vec![
-            format!(
-                "advice random in force (VmFlags rr), Linux {}.{}",
-                evidence.machine.kernel.0, evidence.machine.kernel.1
-            ),
-            format!("{rate:.0} evicted pages needed again each second ({whose})"),
+            format!("{known}, Linux {major}.{minor}"),
+            pressure.to_owned(),
             format!("{} faults waited", file.major),
         ],
         remedy:
             "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot \
-                 part in a pool of your own"
+             part in a pool of your own"
                 .to_owned(),
         proof: format!(
             "faultline compare {} --workload zipf --memory {} -m mmap -m mmap:advice=random",
             file.path,
-            evidence
-                .group
-                .as_ref()
-                .and_then(|it| it.limit_bytes)
-                .map_or("1g".to_owned(), |it| faultline::Bytes(it).to_string())
+            limit_bytes.map_or("1g".to_owned(), |it| faultline::Bytes(it).to_string())
         ),
-    })
-    .collect()
+    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,15 @@ use faultline::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
     name: "random_scan",
-    summary: "MADV_RANDOM is in force where the accesses have an order (needs --deep)",
+    summary: "MADV_RANDOM is in force where the accesses have an order (--deep, or advice calls)",
     look,
 };
 
 fn look(evidence: &Evidence) -> Vec<Finding> {
-    let scanned = evidence.data_files().filter(|file| file.any(|deep| deep.random) && file.major >= 64);
+    let scanned = evidence.data_files().filter(|file| file.major >= 64);
     scanned
         .filter_map(|file| {
+            let known = file.random_advice()?;
             let order = file.order.filter(|order| order.confidence >= 0.6)?;
             matches!(order.pattern, Pattern::Sequential | Pattern::Backward).then(|| Finding {
                 rule: RULE.name,
@@ -23,7 +24,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
                 scope: file.path.clone(),
                 what: "MADV_RANDOM keeps a scan from reading ahead".to_owned(),
                 evidence: vec![
-                    "advice random in force (VmFlags rr)".to_owned(),
+                    known.to_owned(),
                     format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
                     format!("{} faults waited {}", file.major, Nanos(file.waited_ns)),
                 ],
@@ -54,6 +55,22 @@ mod tests {
         assert!(only(&RULE, &evidence).remedy.contains("MADV_SEQUENTIAL"));
 
         evidence.files[0].order = Some(order(Pattern::Random));
+        assert!(look(&evidence).is_empty());
+    }
+
+    #[test]
+    fn advice_that_was_seen_stands_for_smaps_unless_that_says_otherwise() {
+        let mut evidence = with_file(|file| {
+            file.major = 900;
+            file.order = Some(order(Pattern::Sequential));
+            file.advised = Some("MADV_RANDOM");
+        });
+        assert!(look(&evidence).is_empty());
+
+        evidence.files[0].mappings[0].deep = None;
+        assert!(only(&RULE, &evidence).evidence[0].contains("given while watched"));
+
+        evidence.files[0].advised = Some("MADV_NORMAL");
         assert!(look(&evidence).is_empty());
     }
 }

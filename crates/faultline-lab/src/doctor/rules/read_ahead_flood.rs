@@ -27,22 +27,23 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
     let order = file.order.filter(|order| order.confidence >= 0.6)?;
-    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. }) || file.major < 64 || file.any(|it| it.random)
+    if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. })
+        || file.major < 64
+        || file.random_advice().is_some()
     {
         return None;
     }
     let read = evidence.calls?.device_bytes;
-    let touched = file.touched_pages.max(1) * 4096;
+    let touched = file.asked_bytes().max(4096);
     let factor = read as f64 / touched as f64;
     if read < LEAST || factor < FLOOD {
         return None;
     }
-    let pressed = evidence.machine.kernel >= (6, 3) && evidence.refaults().is_some_and(|(rate, _)| rate >= 100.0);
-    let remedy = if pressed {
+    let remedy = if evidence.random_costs_hot_pages() {
         "MADV_RANDOM would stop it, but since Linux 6.3 hot pages then count as cold under memory pressure: better pread \
          or io_uring with O_DIRECT and a pool of your own, or read_ahead_kb=16 for the device"
     } else {
-        "madvise(p, length, MADV_RANDOM) (LMDB: MDB_NORDAHEAD; RocksDB: advise_random_on_open; Lucene: ReadAdvice.RANDOM)"
+        "madvise(p, length, MADV_RANDOM)"
     };
     Some(Finding {
         rule: RULE.name,
@@ -83,6 +84,16 @@ mod tests {
         let found = only(&RULE, &flooded());
 
         assert!(found.remedy.contains("MADV_RANDOM") && found.what.contains("57 times"), "{found:?}");
+    }
+
+    /// Seen with LMDB and MDB_NORDAHEAD: its inner pages are dropped and read again, each alone.
+    #[test]
+    fn pages_that_are_read_again_alone_are_no_read_ahead() {
+        let mut evidence = flooded();
+        evidence.files[0].major = 50_000;
+        evidence.faults.as_mut().unwrap().major = 50_000;
+
+        assert!(look(&evidence).is_empty());
     }
 
     #[test]

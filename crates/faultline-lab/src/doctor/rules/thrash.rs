@@ -107,4 +107,19 @@ mod tests {
 
         assert!(look(&evidence).is_empty());
     }
+
+    /// Seen with a cold SQLite table beside a cgroup at its limit: 92 000 refaults each second, none of them ours.
+    #[test]
+    fn refaults_of_a_machine_that_evicts_nothing_are_below_the_limit_of_another_cgroup() {
+        let mut evidence = healthy();
+        evidence.group = None;
+        evidence.calls.as_mut().unwrap().device_bytes = 2 << 30;
+        count(&mut evidence, "workingset_refault_file", 500_000);
+        count(&mut evidence, "pgsteal_kswapd", 0);
+        count(&mut evidence, "pgsteal_direct", 0);
+        assert!(look(&evidence).is_empty());
+
+        count(&mut evidence, "pgsteal_kswapd", 500_000);
+        assert_eq!(only(&RULE, &evidence).scope, "machine");
+    }
 }

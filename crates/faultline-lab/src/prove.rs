@@ -1,0 +1,326 @@
+//! Proving a finding: the accesses that the doctor saw are replayed, as the program reaches its file now and as the remedy
+//! would, in turns, cold, within the program's memory limit.
+
+use crate::doctor::Finding;
+use crate::doctor::evidence::{Evidence, MappedFile};
+use crate::doctor::gain;
+use crate::lineup;
+use crate::machine;
+use crate::record::{Outcome, Record};
+use crate::run;
+use crate::scratch::{self, Scratch, Wanted};
+use crate::session::{self, Comparison};
+use crate::stats;
+use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
+use faultline::observe::pattern::Pattern;
+use faultline::sys::cache::{self, FileAdvice};
+use faultline::trace::{Run, Writer};
+use faultline::{Bytes, Error, Extent, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Runs of each arm.
+const RUNS: u32 = 3;
+
+/// A run ends after this time.
+const LONGEST_NS: u64 = 10_000_000_000;
+
+/// Accesses below which a replay says nothing.
+const FEWEST: usize = 64;
+
+/// Pages of the file that may stay cached, of a hundred.
+const STAYS: u64 = 2;
+
+/// A file is made in place of one that does not leave the cache, up to this length.
+const LARGEST_MADE: u64 = 4 << 30;
+
+const PAGE: u64 = 4096;
+
+/// What a replay showed.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The finding's rule.
+    pub rule: &'static str,
+    /// The finding's file.
+    pub scope: String,
+    /// How the file is reached now, and with the remedy.
+    pub arms: [&'static str; 2],
+    /// What was measured, or why nothing was.
+    pub result: std::result::Result<Gain, String>,
+}
+
+/// The gain by the remedy.
+#[derive(Clone, Debug)]
+pub struct Gain {
+    /// Accesses replayed in each run.
+    pub accesses: u64,
+    /// Whether it was on a made file, because the program holds its own in the cache.
+    pub is_made: bool,
+    /// Memory limit of the runs.
+    pub memory_bytes: Option<u64>,
+    /// Accesses a second, medians.
+    pub rates: [f64; 2],
+    /// How many times as fast the remedy's accesses were.
+    pub ratio: stats::Comparison,
+    /// Share of the threads' time that the program waited in faults of the file.
+    pub waiting: f64,
+}
+
+impl Gain {
+    /// What the program as a whole could gain at most, were there no waiting left.
+    pub fn predicted(&self) -> f64 {
+        1.0 / (1.0 - self.waiting)
+    }
+
+    /// What it would gain where its waiting shrinks as in the replay.
+    pub fn measured(&self) -> f64 {
+        1.0 / (1.0 - self.waiting + self.waiting / self.ratio.ratio.median.max(1e-3))
+    }
+}
+
+/// How the file is reached now, and how with the remedy, where accesses can show it.
+fn arms(rule: &str, file: &MappedFile) -> Option<[&'static str; 2]> {
+    let random = file.any(|deep| deep.random);
+    let now = if random { "mmap:advice=random" } else { "mmap" };
+    let order = file.order.map_or(Pattern::Unknown, |order| order.pattern);
+    match (rule, order) {
+        ("fault_stall", Pattern::Sequential | Pattern::Backward) => Some([now, "mmap:policy=window"]),
+        ("fault_stall", Pattern::Strided(_) | Pattern::Interleaved { .. }) => Some([now, "mmap:policy=learned"]),
+        ("fault_stall" | "thrash", _) => Some([now, "uring:depth=32"]),
+        ("read_ahead_flood", _) => Some(["mmap", "mmap:advice=random"]),
+        ("random_scan" | "random_recency", _) => Some(["mmap:advice=random", "mmap"]),
+        _ => None,
+    }
+}
+
+/// Replays what was seen for each finding that accesses can show.
+///
+/// The files' pages are dropped from the cache, as far as the program does not hold them.
+///
+/// Errors: Io (no room for a trace), no worker can be started.
+pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Result<Vec<Proof>> {
+    let mut proofs: Vec<Proof> = Vec::new();
+    for finding in findings {
+        let Some(file) = gain::file(evidence, finding) else { continue };
+        let Some(arms) = arms(finding.rule, file) else { continue };
+        if proofs.iter().any(|proof| proof.scope == file.path && proof.arms == arms) {
+            continue;
+        }
+        let result = match replay(evidence, file, arms, stop) {
+            Ok(result) => result,
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => Err(error.to_string()),
+        };
+        proofs.push(Proof { rule: finding.rule, scope: file.path.clone(), arms, result });
+    }
+    Ok(proofs)
+}
+
+fn replay(
+    evidence: &Evidence,
+    file: &MappedFile,
+    arms: [&'static str; 2],
+    stop: &AtomicBool,
+) -> Result<std::result::Result<Gain, String>> {
+    let Some(length) = file.size_bytes.filter(|_| !file.deleted) else {
+        return Ok(Err("the file has no name any more, or cannot be opened".to_owned()));
+    };
+    if file.latest.len() < FEWEST {
+        return Ok(Err(format!("{} accesses were seen; {FEWEST} are needed", file.latest.len())));
+    }
+    let dir = scratch::directory(None, Bytes::mib(64))?;
+    let trace = dir.join(format!(".faultline-{}.flt", std::process::id()));
+    let trace = Kept(trace);
+    let threads = write(&trace.0, file, length)?;
+    let (data, made) = match is_droppable(Path::new(&file.path), length) {
+        Ok(true) => (of(vec![PathBuf::from(&file.path)], length, None), None),
+        Ok(false) if length <= LARGEST_MADE => {
+            let wanted = Wanted { size: Bytes(length / PAGE * PAGE), files: 1, stripe: Bytes::mib(1), seed: 1 };
+            let made = Scratch::make(&scratch::directory(None, Bytes(length))?, &wanted, stop, |_| ())?;
+            (of(made.paths(), length / PAGE * PAGE, Some(1)), Some(made))
+        }
+        Ok(false) => {
+            return Ok(Err("the program holds the file in the cache, and it is too long for a copy".to_owned()));
+        }
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let trial = Trial {
+        data,
+        workload: Choice {
+            name: "trace".to_owned(),
+            given: BTreeMap::from([("file".to_owned(), trace.0.display().to_string())]),
+        },
+        direction: Direction::Read,
+        arm: lineup::arm(arms[0], 32)?,
+        block_bytes: PAGE,
+        threads,
+        iodepth: 32,
+        limits: Limits { runtime_ns: Some(LONGEST_NS), accesses: None, time_based: false },
+        memory_bytes: evidence.group.as_ref().and_then(|group| group.limit_bytes),
+        cache: CacheState::Cold,
+        seed: 1,
+        interval_ns: 250_000_000,
+        repetition: 0,
+    };
+    let both: Vec<Arm> = arms.iter().map(|arm| lineup::arm(arm, 32)).collect::<Result<_>>()?;
+    let session = run::Session { name: session::name(), machine: machine::look(&trial.data.files), stop };
+    let comparison = Comparison { trial: trial.clone(), arms: both.clone(), repetitions: RUNS };
+    let records = session::interleave(&comparison, &session, |_| Ok(()))?;
+    let rates = |arm: &Arm| -> Vec<f64> {
+        records.iter().filter(|record| record.trial.arm == *arm).filter_map(per_second).collect()
+    };
+    let [now, then] = [rates(&both[0]), rates(&both[1])];
+    let pairs: Vec<(f64, f64)> = then.iter().copied().zip(now.iter().copied()).collect();
+    let failed = || {
+        let reason = records.iter().find_map(|record| match &record.outcome {
+            Outcome::Failed(why) => Some(why.clone()),
+            Outcome::Missing(missing) => Some(missing.reason.clone()),
+            _ => None,
+        });
+        reason.unwrap_or_else(|| "it was stopped".to_owned())
+    };
+    let (Some(ratio), Some(now), Some(then)) = (stats::compare(&pairs), stats::median(&now), stats::median(&then))
+    else {
+        return Ok(Err(failed()));
+    };
+    Ok(Ok(Gain {
+        accesses: file.latest.len() as u64,
+        is_made: made.is_some(),
+        memory_bytes: trial.memory_bytes,
+        rates: [now, then],
+        ratio,
+        waiting: gain::waiting(evidence, file),
+    }))
+}
+
+fn per_second(record: &Record) -> Option<f64> {
+    let wall_ns: u64 = record.phases.iter().map(|phase| phase.wall_ns).sum();
+    (wall_ns > 0).then(|| record.accesses() as f64 * 1e9 / wall_ns as f64)
+}
+
+fn of(files: Vec<PathBuf>, size_bytes: u64, content_seed: Option<u64>) -> Data {
+    Data { files, offset_bytes: 0, size_bytes, stripe_bytes: 1 << 20, content_seed }
+}
+
+/// A file of ours that is gone afterwards.
+struct Kept(PathBuf);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes the latest faults as a trace; gives the number of threads.
+fn write(path: &Path, file: &MappedFile, length: u64) -> Result<u32> {
+    let mut writer = Writer::create(path)?;
+    let number = writer.file(Some(&file.path), length);
+    let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
+    for access in &file.latest {
+        let extent = Extent { offset: access.offset / PAGE * PAGE, length: PAGE as usize };
+        match runs.get_mut(&access.thread) {
+            None => {
+                runs.insert(access.thread, Run::of(extent));
+            }
+            Some(run) => {
+                if !run.takes(extent) {
+                    writer.run(number, access.thread, std::mem::replace(run, Run::of(extent)));
+                }
+            }
+        }
+    }
+    let threads = runs.len().clamp(1, 64) as u32;
+    for (thread, run) in runs {
+        writer.run(number, thread, run);
+    }
+    writer.finish()?;
+    Ok(threads)
+}
+
+/// Whether the file leaves the page cache when it is asked to.
+fn is_droppable(path: &Path, length: u64) -> Result<bool> {
+    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+    cache::fadvise(&file, 0, 0, FileAdvice::DontNeed)?;
+    Ok(cache::resident(&file, 0, length)?.0 * 100 <= length * STAYS)
+}
+
+/// The proofs for JSON.
+pub fn document(proofs: &[Proof]) -> Value {
+    let one = |proof: &Proof| {
+        let gain = proof.result.as_ref().ok().map(|gain| {
+            json!({
+                "accesses": gain.accesses,
+                "made_file": gain.is_made,
+                "memory_bytes": gain.memory_bytes,
+                "accesses_per_second": gain.rates,
+                "ratio": gain.ratio.ratio.median,
+                "ratio_interval": gain.ratio.ratio.interval,
+                "waiting_share": gain.waiting,
+                "predicted_at_most": gain.predicted(),
+                "measured": gain.measured(),
+            })
+        });
+        json!({
+            "rule": proof.rule,
+            "scope": proof.scope,
+            "now": proof.arms[0],
+            "remedy": proof.arms[1],
+            "gain": gain,
+            "not_proved": proof.result.as_ref().err(),
+        })
+    };
+    proofs.iter().map(one).collect()
+}
+
+/// The proofs in words, a paragraph each.
+pub fn sentences(proofs: &[Proof]) -> Vec<String> {
+    let one = |proof: &Proof| {
+        let Proof { rule, scope, arms: [now, then], result } = proof;
+        match result {
+            Err(why) => format!("{rule}: {scope}: not proved: {why}"),
+            Ok(gain) => {
+                let interval =
+                    gain.ratio.ratio.interval.map_or(String::new(), |[low, high]| format!(" [{low:.1}–{high:.1}]"));
+                let place =
+                    gain.memory_bytes.map_or(String::new(), |bytes| format!(" within {}", Bytes(bytes).rounded()));
+                let on = if gain.is_made { " on a file made for it" } else { "" };
+                format!(
+                    "{rule}: {scope}: {} accesses replayed cold{place}{on}: {now} {:.0}/s, {then} {:.0}/s: {:.1} x{interval}. \
+                     The program waits for {:.0} % of its time, so it gains {:.1} x at most (predicted), and {:.1} x by \
+                     this measurement",
+                    gain.accesses,
+                    gain.rates[0],
+                    gain.rates[1],
+                    gain.ratio.ratio.median,
+                    gain.waiting * 100.0,
+                    gain.predicted(),
+                    gain.measured()
+                )
+            }
+        }
+    };
+    proofs.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Estimate;
+
+    #[test]
+    fn a_gain_of_the_accesses_is_told_as_one_of_the_program() {
+        let ratio = stats::Comparison {
+            ratio: Estimate { median: 4.0, interval: Some([3.5, 4.5]), samples: 3 },
+            detectable: Some(0.1),
+        };
+        let gain = Gain { accesses: 100, is_made: false, memory_bytes: None, rates: [1e3, 4e3], ratio, waiting: 0.75 };
+
+        assert!((gain.predicted() - 4.0).abs() < 1e-9);
+        assert!((gain.measured() - 1.0 / (0.25 + 0.1875)).abs() < 1e-9);
+        let proof = Proof { rule: "fault_stall", scope: "/x".to_owned(), arms: ["mmap", "uring"], result: Ok(gain) };
+        assert!(sentences(&[proof])[0].contains("4.0 x [3.5–4.5]"));
+    }
+}

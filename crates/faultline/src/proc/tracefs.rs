@@ -1,0 +1,104 @@
+//! Tracepoints as tracefs describes them: the number that perf asks for, and where each field lies in a sample.
+
+use std::path::{Path, PathBuf};
+
+/// Where tracefs is mounted, newer kernels first.
+const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// One field of a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name, as the tracepoint's `format` file has it.
+    pub name: String,
+    /// Where it begins, in bytes.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+}
+
+/// A tracepoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tracepoint {
+    /// Its number, which perf_event_open(2) takes and which samples begin with.
+    pub id: u64,
+    /// Its fields in their order.
+    pub fields: Vec<Field>,
+}
+
+impl Tracepoint {
+    /// Reads `events/NAME/format`, where `name` is such as `syscalls/sys_enter_madvise`; none where tracefs is not mounted or not
+    /// readable, or the kernel has no such tracepoint.
+    pub fn named(name: &str) -> Option<Tracepoint> {
+        let path = |mount: &str| PathBuf::from(mount).join("events").join(name).join("format");
+        MOUNTS.iter().find_map(|mount| std::fs::read_to_string(path(mount)).ok()).and_then(|text| parse(&text))
+    }
+
+    /// The field `name`, as a number without a sign; none where the tracepoint or the sample does not have it.
+    pub fn value(&self, name: &str, sample: &[u8]) -> Option<u64> {
+        let Field { offset, size, .. } = *self.fields.iter().find(|field| field.name == name)?;
+        let bytes = sample.get(offset..offset.checked_add(size)?)?;
+        match *bytes {
+            [a] => Some(u64::from(a)),
+            [a, b] => Some(u64::from(u16::from_ne_bytes([a, b]))),
+            [a, b, c, d] => Some(u64::from(u32::from_ne_bytes([a, b, c, d]))),
+            _ => Some(u64::from_ne_bytes(bytes.try_into().ok()?)),
+        }
+    }
+}
+
+/// Whether a tracefs is there for this user to read.
+pub fn is_readable() -> bool {
+    MOUNTS.iter().any(|mount| Path::new(mount).join("events").is_dir())
+}
+
+/// Reads a `format` file: lines of `ID: number` and `field:type name; offset:number; size:number; signed:number;`.
+fn parse(text: &str) -> Option<Tracepoint> {
+    let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
+    Some(Tracepoint { id, fields: text.lines().filter_map(field).collect() })
+}
+
+fn field(line: &str) -> Option<Field> {
+    let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
+    let name = parts.next()?.rsplit([' ', '*']).next()?.to_owned();
+    let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
+    let size = parts.next()?.strip_prefix("size:")?.parse().ok()?;
+    Some(Field { name, offset, size })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MADVISE: &str = include_str!("data/format-sys_enter_madvise-6.18");
+
+    #[test]
+    fn a_format_file_tells_number_and_offsets() {
+        let point = parse(MADVISE).unwrap();
+
+        assert_eq!(point.id, 726);
+        let place = |name: &str| point.fields.iter().find(|field| field.name == name).map(|it| (it.offset, it.size));
+        assert_eq!(place("common_type"), Some((0, 2)));
+        assert_eq!(place("start"), Some((16, 8)));
+        assert_eq!(place("behavior"), Some((32, 8)));
+    }
+
+    #[test]
+    fn a_value_is_read_from_its_place_and_never_from_behind_the_end() {
+        let point = parse(MADVISE).unwrap();
+        let mut sample = vec![0u8; 40];
+        sample[24..32].copy_from_slice(&4096u64.to_ne_bytes());
+
+        assert_eq!(point.value("len_in", &sample), Some(4096));
+        assert_eq!(point.value("len_in", &sample[..31]), None);
+        assert_eq!(point.value("length", &sample), None);
+    }
+
+    #[test]
+    fn any_text_is_read_without_panic() {
+        for text in ["", "ID: x", "ID: 1\nfield:", "ID: 1\nfield:int a; offset:9", "ID: 1\nfield:;;;"] {
+            let _ = parse(text);
+        }
+        let huge = Tracepoint { id: 1, fields: vec![Field { name: "a".to_owned(), offset: usize::MAX, size: 8 }] };
+        assert_eq!(huge.value("a", &[0; 16]), None);
+    }
+}
