@@ -1,5 +1,6 @@
 //! The command line as its users meet it: what it says and leaves behind when things go wrong.
 
+#[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
 
 use std::fs;

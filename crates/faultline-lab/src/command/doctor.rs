@@ -1,15 +1,25 @@
 //! `faultline doctor`: watches a process for some seconds and says what is wrong with its file access.
 
+mod rounds;
+
+use crate::command::progress::write_whole;
 use crate::command::{Exit, stop_flag};
-use crate::doctor::{self, Severity, gather};
+use crate::doctor::{self, Severity, endpoint, gather};
 use crate::prove;
 use clap::ValueEnum;
 use faultline::{Error, Nanos, Result};
 use std::ffi::OsString;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// How long to watch where nothing is said; a live screen has to follow what happens.
+const ONCE: Nanos = Nanos(5_000_000_000);
+const ROUND: Nanos = Nanos(2_000_000_000);
 
 /// Watch a running program and say what is wrong with its file access
 ///
@@ -24,9 +34,9 @@ pub struct Args {
     /// A program to start and watch, with its arguments; it is left running when the time is over
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
-    /// How long to watch
-    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
-    length: Nanos,
+    /// How long to watch, or how long a round is [default: 5s, with --watch 2s]
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Nanos>,
     /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
     #[arg(long)]
     deep: bool,
@@ -40,6 +50,18 @@ pub struct Args {
     /// End with exit code 1 where something at least so bad is found
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<Least>,
+    /// Write a page with the findings, heat maps of the files and a timeline of faults, too
+    #[arg(long, value_name = "PATH.html", conflicts_with_all = ["watch", "openmetrics", "textfile"])]
+    report: Option<PathBuf>,
+    /// Show the same again after each round, until SIGINT or the process ends
+    #[arg(long, conflicts_with_all = ["json", "prove"])]
+    watch: bool,
+    /// Serve metrics (OpenMetrics text) at this port of the loopback, or address, until SIGINT or the process ends
+    #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with_all = ["json", "prove"])]
+    openmetrics: Option<SocketAddr>,
+    /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "prove"])]
+    textfile: Option<PathBuf>,
 }
 
 /// The least severity that fails.
@@ -65,7 +87,8 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, prove, json, fail_on } = args;
+    let Args { pid, program, length, deep, prove, json, fail_on, report, watch, openmetrics, textfile } = args;
+    let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
     }
@@ -73,9 +96,39 @@ pub fn run(args: Args) -> Result<Exit> {
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
     let options = gather::Options { length: Duration::from_nanos(length.0), deep };
-    let evidence = gather::gather(pid, options, &stop)?;
+    let outputs = rounds::Outputs { watch, openmetrics, textfile };
+    let worst = match outputs.is_any() {
+        true => rounds::run(pid, options, outputs, &stop)?,
+        false => once(pid, options, Once { prove, json, report, is_ours: child.is_some() }, &stop)?,
+    };
+    if let Some(child) = &mut child
+        && !matches!(child.try_wait(), Ok(Some(_)))
+    {
+        let name = program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        eprintln!("faultline: {name} runs on as process {pid}");
+    }
+    let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
+    Ok(if fails { Exit::No } else { Exit::Ok })
+}
+
+/// What is made of one round.
+struct Once {
+    /// Whether what was seen is replayed.
+    prove: bool,
+    /// JSON instead of text.
+    json: bool,
+    /// The page.
+    report: Option<PathBuf>,
+    /// We started the program: its end is no failure.
+    is_ours: bool,
+}
+
+/// Watches once and prints; gives the worst that was found.
+fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+    let Once { prove, json, report, is_ours } = once;
+    let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
-    let proofs = if prove { Some(prove::prove(&evidence, &findings, &stop)?) } else { None };
+    let proofs = if prove { Some(prove::prove(&evidence, &findings, stop)?) } else { None };
     let mut text = Vec::new();
     let written = if json {
         let mut document = doctor::document(&evidence, &findings);
@@ -92,19 +145,18 @@ pub fn run(args: Args) -> Result<Exit> {
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
-    let is_ours = child.as_mut().map(|child| !matches!(child.try_wait(), Ok(Some(_))));
-    match is_ours {
-        None if evidence.ended => {
-            return Err(Error::Invalid(format!(
-                "process {pid} ended after {:.1} s of watching; what was seen is above",
-                evidence.watched.as_secs_f64()
-            )));
-        }
-        Some(true) => eprintln!("faultline: {} runs on as process {pid}", evidence.target.name),
-        _ => {}
+    if let Some(path) = &report {
+        let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
+        write_whole(path, &doctor::page(&evidence, &findings, &proofs)?)?;
+        eprintln!("faultline: the report is {}", path.display());
     }
-    let fails = fail_on.is_some_and(|least| findings.iter().any(|found| found.severity >= least.into()));
-    Ok(if fails { Exit::No } else { Exit::Ok })
+    if evidence.ended && !is_ours {
+        return Err(Error::Invalid(format!(
+            "process {pid} ended after {:.1} s of watching; what was seen is above",
+            evidence.watched.as_secs_f64()
+        )));
+    }
+    Ok(findings.iter().map(|finding| finding.severity).max())
 }
 
 /// Starts the program, if one is named. Its output goes to standard error, so that ours stays readable.

@@ -1,5 +1,6 @@
 //! What is known of a watched process: gathered once, plain data, judged by the rules.
 
+use super::grid::{Grid, Timeline};
 use crate::process::files::Descriptor;
 use faultline::Missing;
 use faultline::observe::pattern::{Access, Recognised};
@@ -23,6 +24,8 @@ pub struct Evidence {
     pub calls: Option<Calls>,
     /// Its page faults, one by one.
     pub faults: Option<Faults>,
+    /// The same over time.
+    pub timeline: Option<Timeline>,
     /// The advice it gave, call by call.
     pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
@@ -190,6 +193,8 @@ pub struct MappedFile {
     pub order: Option<Recognised>,
     /// The latest faults.
     pub latest: Vec<Access>,
+    /// All faults by time and offset, where there are some.
+    pub grid: Option<Grid>,
     /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
     pub advised: Option<&'static str>,
     /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE that were seen for mappings of it.
@@ -268,9 +273,9 @@ impl Evidence {
         count as f64 / self.watched.as_secs_f64().max(1e-3)
     }
 
-    /// The mapped files that hold data: none of their mappings is executable.
+    /// The mapped files that hold data.
     pub fn data_files(&self) -> impl Iterator<Item = &MappedFile> {
-        self.files.iter().filter(|file| file.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x'))
+        self.files.iter().filter(|file| file.is_data())
     }
 
     /// Evicted file pages that were needed again, each second: the cgroup's where there is a count, else the machine's.
@@ -302,6 +307,11 @@ impl WillNeed {
 }
 
 impl MappedFile {
+    /// Whether it holds data: none of its mappings is executable.
+    pub fn is_data(&self) -> bool {
+        self.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x')
+    }
+
     /// Bytes mapped, over all mappings.
     pub fn mapped_bytes(&self) -> u64 {
         self.mappings.iter().map(|mapping| mapping.vma.length()).sum()

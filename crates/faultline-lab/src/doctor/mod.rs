@@ -3,17 +3,27 @@
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
 mod advice;
+mod details;
+pub mod endpoint;
 pub mod evidence;
 pub mod gain;
 pub mod gather;
+pub mod grid;
 mod json;
+pub mod openmetrics;
+mod page;
 mod programs;
+mod round;
 pub mod rules;
+mod status;
+mod tally;
 mod terminal;
+pub mod totals;
 
 use evidence::Evidence;
 
 pub use json::document;
+pub use page::page;
 pub use terminal::{print, print_proofs};
 
 /// How bad it is.

@@ -12,7 +12,10 @@ use std::io::{self, Write};
 const WIDTH: usize = 100;
 
 /// Files that are listed.
-const MOST_FILES: usize = 6;
+pub(super) const MOST_FILES: usize = 6;
+
+/// Head of the table of files.
+pub(super) const COLUMNS: [&str; 6] = ["file", "size", "cached", "faults", "waited", "order of faults"];
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
@@ -39,10 +42,20 @@ pub fn print(evidence: &Evidence, findings: &[Finding], out: &mut dyn Write) -> 
 }
 
 fn head(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
-    let Evidence { target, process, watched, .. } = evidence;
+    let Evidence { target, watched, .. } = evidence;
     let watched_ns = Nanos(watched.as_nanos() as u64);
     let command = shortened(&target.command, 60);
     wrapped(out, "", &format!("{} ({}) watched for {watched_ns}: {command}", target.name, target.pid), BOLD)?;
+    wrapped(out, "", &process_facts(evidence).join(" · "), DIM)?;
+    match fault_facts(evidence) {
+        Some(facts) => wrapped(out, "", &facts.join(" · "), DIM),
+        None => Ok(()),
+    }
+}
+
+/// The process in a few words.
+pub(super) fn process_facts(evidence: &Evidence) -> Vec<String> {
+    let process = &evidence.process;
     let mut facts = vec![
         format!("threads {}", process.threads),
         format!("resident {}", Bytes(process.resident_bytes).rounded()),
@@ -54,38 +67,45 @@ fn head(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
         let usage = evidence.counter("cgroup_usage_bytes").map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
         facts.push(format!("cgroup {usage} of {}", Bytes(limit).rounded()));
     }
-    wrapped(out, "", &facts.join(" · "), DIM)?;
-    if let Some(faults) = &evidence.faults {
-        let mut facts = vec![
-            format!("faults {} ({:.0}/s)", faults.seen, evidence.rate(faults.seen)),
-            format!("in files {}", faults.in_files),
-            format!("waited {} times, {}", faults.waits, Nanos(faults.waited_ns)),
-        ];
-        for (count, what) in [
-            (faults.lost, "lost"),
-            (faults.unresolved, "of unknown place"),
-            (faults.unfollowed as u64, "threads not followed"),
-        ] {
-            if count > 0 {
-                facts.push(format!("{count} {what}"));
-            }
+    facts
+}
+
+/// Its faults in a few words, where they could be seen.
+pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
+    let faults = evidence.faults.as_ref()?;
+    let mut facts = vec![
+        format!("faults {} ({:.0}/s)", faults.seen, evidence.rate(faults.seen)),
+        format!("in files {}", faults.in_files),
+        format!("waited {} times, {}", faults.waits, Nanos(faults.waited_ns)),
+    ];
+    for (count, what) in [
+        (faults.lost, "lost"),
+        (faults.unresolved, "of unknown place"),
+        (faults.unfollowed as u64, "threads not followed"),
+    ] {
+        if count > 0 {
+            facts.push(format!("{count} {what}"));
         }
-        wrapped(out, "", &facts.join(" · "), DIM)?;
     }
-    Ok(())
+    Some(facts)
+}
+
+/// The files worth a row: those with faults, and large ones.
+pub(super) fn listed(evidence: &Evidence) -> Vec<&MappedFile> {
+    let large = |file: &&MappedFile| file.faults > 0 || file.mapped_bytes() >= 16 << 20;
+    evidence.data_files().filter(large).collect()
 }
 
 fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
-    let large = |file: &&MappedFile| file.faults > 0 || file.mapped_bytes() >= 16 << 20;
-    let listed: Vec<&MappedFile> = evidence.data_files().filter(large).collect();
+    let listed = listed(evidence);
     if listed.is_empty() {
         return Ok(());
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    table.set_header(["file", "size", "cached", "faults", "waited", "order of faults"]);
+    table.set_header(COLUMNS);
     for file in listed.iter().take(MOST_FILES) {
-        table.add_row(row(file));
+        table.add_row([vec![shortened(&safe(&file.path), 36)], cells(file)].concat());
     }
     for column in table.column_iter_mut().skip(1).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -100,14 +120,14 @@ fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn row(file: &MappedFile) -> Vec<String> {
+/// What [`COLUMNS`] say of a file, after its name.
+pub(super) fn cells(file: &MappedFile) -> Vec<String> {
     let bytes = |bytes: Option<u64>| bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
     let mut order = file.order.as_ref().map_or("–".to_owned(), order);
     if let Some(advice) = advice(file).filter(|advice| *advice != "normal") {
         order = format!("{order}; advice {advice}");
     }
     vec![
-        shortened(&safe(&file.path), 36),
         bytes(file.size_bytes),
         bytes(file.cached_bytes),
         file.faults.to_string(),
@@ -181,7 +201,7 @@ fn gaps(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Control characters as spaces: a file name must not move the cursor.
-fn safe(text: &str) -> String {
+pub(super) fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 

@@ -22,7 +22,7 @@ pub fn page(summary: &Summary<'_>) -> Result<String> {
 /// The template `text` with the common style sheet, filled with `values`.
 ///
 /// Errors: Invalid where it cannot be filled, which is a mistake of ours.
-pub(super) fn fill(name: &str, text: &str, values: Value) -> Result<String> {
+pub fn fill(name: &str, text: &str, values: Value) -> Result<String> {
     let colours: Vec<Value> =
         plot::STYLE_COLOURS.iter().map(|(light, dark)| context! { light => light, dark => dark }).collect();
     let mut environment = Environment::new();

@@ -244,6 +244,16 @@ impl Running {
         assert!(sent.is_ok_and(|status| status.success()));
     }
 
+    /// The next line on standard error.
+    pub fn next_error(&mut self) -> String {
+        line_of(self.child.stderr.as_mut().unwrap())
+    }
+
+    /// The next line on standard output.
+    pub fn next_line(&mut self) -> String {
+        line_of(self.child.stdout.as_mut().unwrap())
+    }
+
     pub fn finish(self) -> Said {
         Said::from(self.child.wait_with_output().unwrap())
     }
@@ -284,6 +294,13 @@ impl Said {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.output).unwrap_or_else(|error| panic!("{error}\n{}", self.errors))
     }
+}
+
+/// Byte by byte, so that nothing beyond the line is taken.
+fn line_of(pipe: impl std::io::Read) -> String {
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::with_capacity(1, pipe), &mut line).unwrap();
+    line.trim_end_matches('\n').to_owned()
 }
 
 fn program() -> PathBuf {

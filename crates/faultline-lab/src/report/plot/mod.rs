@@ -5,13 +5,15 @@
 
 mod bars;
 mod cells;
+mod heat;
 mod latency;
 mod timeline;
 
 pub use bars::throughput;
 pub use cells::{Bar, bars};
+pub use heat::{Heat, classes, heat_map};
 pub use latency::curves;
-pub use timeline::panels;
+pub use timeline::{Rates, panels, rates};
 
 use super::{ArmSummary, Group, Role, words};
 use faultline::{Error, Result};
@@ -49,8 +51,18 @@ const COOL: [RGBColor; 5] = [
 /// Peers and the control: greys.
 const GREY: [RGBColor; 2] = [RGBColor(0x55, 0x55, 0x55), RGBColor(0x99, 0x99, 0x99)];
 
+/// Few to many, as more ink: ColorBrewer's OrRd. On a dark page many is bright.
+const HEAT: [RGBColor; 6] = [
+    RGBColor(0xfd, 0xd4, 0x9e),
+    RGBColor(0xfd, 0xbb, 0x84),
+    RGBColor(0xfc, 0x8d, 0x59),
+    RGBColor(0xef, 0x65, 0x48),
+    RGBColor(0xd7, 0x30, 0x1f),
+    RGBColor(0x99, 0x00, 0x00),
+];
+
 /// Every colour that a figure uses, with its form on a dark page, for the style sheet.
-pub const STYLE_COLOURS: [(&str, &str); 15] = [
+pub const STYLE_COLOURS: [(&str, &str); 21] = [
     ("#FDFDFB", "#17191c"),
     ("#222222", "#e4e4e0"),
     ("#E2E2E2", "#3a3d42"),
@@ -66,6 +78,12 @@ pub const STYLE_COLOURS: [(&str, &str); 15] = [
     ("#44AA99", "#6fd0c0"),
     ("#555555", "#b8b8b8"),
     ("#999999", "#8a8a8a"),
+    ("#FDD49E", "#6e3d20"),
+    ("#FDBB84", "#8b4723"),
+    ("#FC8D59", "#b35823"),
+    ("#EF6548", "#d9702b"),
+    ("#D7301F", "#f59b4e"),
+    ("#990000", "#ffd9a8"),
 ];
 
 /// How an arm is drawn, in every figure of its group.
@@ -77,6 +95,13 @@ pub struct Look {
 }
 
 impl Look {
+    /// What is counted in all.
+    pub const ALL: Look = Look { colour: GREY[0], dashed: false };
+    /// What mapped files do.
+    pub const MAPPED: Look = Look { colour: WARM[0], dashed: false };
+    /// What threads wait for.
+    pub const WAIT: Look = Look { colour: WARM[3], dashed: false };
+
     /// The colour as the SVG writes it.
     pub fn hex(&self) -> String {
         let RGBColor(red, green, blue) = self.colour;
@@ -284,7 +309,7 @@ mod tests {
 
     #[test]
     fn every_colour_of_a_figure_has_its_dark_form() {
-        let palettes = WARM.iter().chain(&COOL).chain(&GREY).chain([&INK, &GRID, &PAPER]);
+        let palettes = WARM.iter().chain(&COOL).chain(&GREY).chain(&HEAT).chain([&INK, &GRID, &PAPER]);
 
         for colour in palettes {
             let hex = Look { colour: *colour, dashed: false }.hex();

@@ -1,0 +1,301 @@
+//! One round of a watch in progress: what the sampler shows is counted, what changes slowly is looked at.
+
+use super::advice::Advice;
+use super::details;
+use super::evidence::{Calls, Evidence, Faults, FileMapping, Group, MappedFile, Process, Target};
+use super::grid::Timeline;
+use super::status;
+use super::tally::{Tally, Track};
+use crate::place;
+use crate::process::files::{self, Mount};
+use faultline::observe::pattern::{self, Access};
+use faultline::observe::places::{FileId, Place, Places};
+use faultline::observe::sampler::{Sampler, Seen};
+use faultline::observe::{Kind, Observer, Scene, Snapshot};
+use faultline::proc::smaps;
+use faultline::{Missing, Nanos};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Files that are opened to look at their size and cache.
+const MOST_FILES: usize = 256;
+
+/// Descriptors that are looked at.
+const MOST_DESCRIPTORS: usize = 256;
+
+/// One round in progress.
+pub struct Round {
+    pid: u32,
+    length: Duration,
+    since: Nanos,
+    places: Places,
+    advice: Option<Advice>,
+    observer: Observer,
+    first: Snapshot,
+    last: Snapshot,
+    faults: Faults,
+    timeline: Timeline,
+    threads: HashSet<u32>,
+    tallies: HashMap<FileId, Tally>,
+    tracks: HashMap<FileId, Track>,
+    calls: [Option<Calls>; 2],
+    process: Process,
+    target: Target,
+    group: Option<Group>,
+    mounts: Vec<Mount>,
+    missing: Vec<Missing>,
+    /// Whether the process has ended.
+    pub ended: bool,
+}
+
+impl Round {
+    /// Begins a round of `length` at the moment `since`; `gap` is why faults cannot be seen.
+    pub fn new(pid: u32, places: Places, gap: Option<&Missing>, length: Duration, since: Nanos) -> Round {
+        let found = place::of_process(pid);
+        let scene = Scene {
+            pid: Some(pid),
+            cgroup: found.as_ref().map(|(dir, _)| dir.clone()),
+            files: data_paths(pid, &places),
+        };
+        let mut observer = Observer::open(&scene);
+        let mut missing = Vec::from_iter(gap.cloned());
+        let advice = Advice::open(pid).map_err(|gap| missing.push(gap)).ok();
+        missing.extend(observer.missing().iter().cloned());
+        let first = observer.read();
+        let mut round = Round {
+            pid,
+            length,
+            since,
+            places,
+            advice,
+            observer,
+            last: first.clone(),
+            first,
+            faults: Faults::default(),
+            timeline: Timeline::new(length),
+            threads: HashSet::new(),
+            tallies: HashMap::new(),
+            tracks: HashMap::new(),
+            calls: [status::calls(pid); 2],
+            process: Process::default(),
+            target: status::target(pid),
+            group: found.map(|(dir, limit)| status::group(&dir, limit.map(|bytes| bytes.0))),
+            mounts: files::mounts(pid),
+            missing,
+            ended: false,
+        };
+        round.levels();
+        round
+    }
+
+    /// Counts what the sampler shows.
+    pub fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Fault { process, thread, at, address, .. } if process == self.pid => {
+                let at_ns = self.moment(at);
+                let moment = self.timeline.at(at_ns);
+                moment.faults += 1;
+                self.faults.seen += 1;
+                self.threads.insert(thread);
+                match self.places.locate(address) {
+                    Place::File(id, offset) => {
+                        moment.in_files += 1;
+                        self.faults.in_files += 1;
+                        self.tally(id).add(Access { thread, offset }, at_ns);
+                    }
+                    Place::Anonymous => self.faults.anonymous += 1,
+                    Place::Unknown => self.faults.unresolved += 1,
+                }
+            }
+            Seen::Waited { process, at, address, waited, major, .. } if process == self.pid => {
+                self.faults.major += u64::from(major);
+                // Long faults in anonymous memory clear huge pages; nobody waits for a device.
+                if let Place::File(id, _) = self.places.locate(address) {
+                    let waited_ns = waited.map_or(0, |waited| waited.0);
+                    self.faults.waits += 1;
+                    self.faults.waited_ns += waited_ns;
+                    let ended_ns = self.moment(at);
+                    self.timeline.wait(self.moment(Nanos(at.0.saturating_sub(waited_ns))), ended_ns);
+                    let tally = self.tally(id);
+                    tally.major += u64::from(major);
+                    tally.waits += 1;
+                    tally.waited_ns += waited_ns;
+                }
+            }
+            Seen::Mapped(mapped) if mapped.process == self.pid => {
+                self.faults.mapped += 1;
+                self.faults.mapped_files += u64::from(mapped.inode != 0);
+                self.places.note(mapped);
+            }
+            Seen::Forked { parent, .. } if parent == self.pid => self.faults.forks += 1,
+            _ => {}
+        }
+    }
+
+    /// Counts the advice calls since the last time. After the faults, among which new mappings are told.
+    pub fn read_advice(&mut self) {
+        if let Some(advice) = &mut self.advice {
+            advice.read(&mut self.places);
+        }
+    }
+
+    /// Nanoseconds from the beginning of the round. What comes after its end belongs to its last bin.
+    fn moment(&self, at: Nanos) -> u64 {
+        at.0.saturating_sub(self.since.0).min((self.length.as_nanos() as u64).saturating_sub(1))
+    }
+
+    fn tally(&mut self, id: FileId) -> &mut Tally {
+        self.tallies.entry(id).or_insert_with(|| Tally::new(self.length))
+    }
+
+    /// What changes slowly: counters, status, sizes of files. Each keeps its last value when the process is gone.
+    pub fn levels(&mut self) {
+        let now = self.observer.read();
+        for (last, now) in self.last.values.iter_mut().zip(&now.values) {
+            *last = now.or(*last);
+        }
+        self.calls[1] = status::calls(self.pid).or(self.calls[1]);
+        self.places.refresh();
+        if let Some(process) = status::process(self.pid, self.places.mappings().len() as u64) {
+            self.process = process;
+        }
+        for vma in self.places.mappings().iter().filter(|vma| vma.is_file()) {
+            let id = FileId { device: vma.device, inode: vma.inode };
+            if self.tracks.len() < MOST_FILES && !self.tracks.contains_key(&id) {
+                let file = files::open(self.pid, &vma.path, id);
+                self.tracks.insert(id, Track::of(file));
+            }
+        }
+        for track in self.tracks.values_mut() {
+            track.look();
+        }
+    }
+
+    /// The faults of this round, with what the sampler knows of its gaps.
+    pub fn seen(&self, sampler: &Sampler, lost_before: u64) -> Faults {
+        Faults {
+            lost: sampler.lost().saturating_sub(lost_before),
+            unfollowed: sampler.unfollowed(),
+            threads: self.threads.len(),
+            ..self.faults.clone()
+        }
+    }
+
+    /// What is known at the end.
+    pub fn into_evidence(mut self, watched: Duration, faults: Option<Faults>, deep: bool) -> Evidence {
+        let details = match deep && !self.ended {
+            true => details::read(self.pid, &self.tallies),
+            false => Ok(Vec::new()),
+        };
+        let details = details.unwrap_or_else(|gap| {
+            self.missing.push(gap);
+            Vec::new()
+        });
+        let huge = (!details.is_empty()).then(|| details::huge(&details));
+        // All on one axis of time, whenever the last fault of each was.
+        let last_ns = self.moment(Nanos(self.since.0 + watched.as_nanos() as u64));
+        self.timeline.cover(last_ns);
+        self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
+        let files = self.mapped_files(&details);
+        let advice = self.advice.take().map(Advice::into_evidence);
+        Evidence {
+            watched,
+            process: self.process.clone(),
+            calls: status::grown(self.calls),
+            files,
+            descriptors: files::descriptors(self.pid, MOST_DESCRIPTORS),
+            counters: self.counters(),
+            machine: status::machine(),
+            huge,
+            timeline: faults.is_some().then_some(self.timeline),
+            faults,
+            advice,
+            target: self.target,
+            group: self.group,
+            missing: self.missing,
+            ended: self.ended,
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let values = self.first.values.iter().zip(&self.last.values);
+        let pairs = self.observer.counters().zip(values);
+        pairs
+            .filter_map(|(counter, (first, last))| match counter.kind {
+                Kind::Total => Some((counter.name, (*last)?.saturating_sub((*first)?))),
+                Kind::Level => Some((counter.name, (*last)?)),
+            })
+            .collect()
+    }
+
+    /// Files mapped at the end, and those that were while we watched and faulted.
+    fn mapped_files(&mut self, details: &[smaps::Detail]) -> Vec<MappedFile> {
+        let deep: HashMap<u64, &smaps::Detail> = details.iter().map(|detail| (detail.vma.start, detail)).collect();
+        let mut files: HashMap<FileId, MappedFile> = HashMap::new();
+        // One look for both, where there are details: mappings come and go.
+        let known: Vec<_> = match details {
+            [] => self.places.mappings().to_vec(),
+            details => details.iter().map(|detail| detail.vma.clone()).collect(),
+        };
+        for vma in known.iter().filter(|vma| vma.is_file()) {
+            let id = FileId { device: vma.device, inode: vma.inode };
+            let file =
+                files.entry(id).or_insert_with(|| MappedFile { id, deleted: vma.deleted, ..MappedFile::default() });
+            file.mappings
+                .push(FileMapping { vma: vma.clone(), deep: deep.get(&vma.start).map(|it| details::deep_of(it)) });
+        }
+        for id in self.tallies.keys() {
+            files.entry(*id).or_insert_with(|| MappedFile { id: *id, ..MappedFile::default() });
+        }
+        let mut files: Vec<MappedFile> = files.into_values().map(|file| self.completed(file)).collect();
+        files.sort_by_key(|file| std::cmp::Reverse((file.faults, file.mapped_bytes())));
+        files
+    }
+
+    fn completed(&mut self, mut file: MappedFile) -> MappedFile {
+        file.path = self.places.path(file.id).unwrap_or("(gone)").to_owned();
+        if let Some(mount) = files::mount_of(&self.mounts, file.id.device) {
+            file.filesystem.clone_from(&mount.kind);
+            file.mount_options.clone_from(&mount.options);
+        }
+        file.read_ahead_kb = files::read_ahead_kb(file.id.device);
+        if let Some(advice) = &self.advice {
+            file.advised = advice.latest(file.id);
+            file.populate_calls = advice.populates(file.id);
+        }
+        if let Some(track) = self.tracks.get(&file.id) {
+            file.size_bytes = track.size_bytes;
+            file.shrunk = track.shrunk;
+            file.cached_bytes = track.file.as_ref().and_then(files::cached_bytes);
+        }
+        if let Some(tally) = self.tallies.remove(&file.id) {
+            file.faults = tally.faults;
+            file.major = tally.major;
+            file.waits = tally.waits;
+            file.waited_ns = tally.waited_ns;
+            file.touched_pages = tally.pages.len() as u64;
+            file.latest = tally.latest.into();
+            file.order = Some(pattern::recognise(&file.latest));
+            file.grid = Some(tally.grid);
+        }
+        file
+    }
+}
+
+/// Mapped files that hold data; those are looked at by the counters of files and devices.
+fn data_paths(pid: u32, places: &Places) -> Vec<PathBuf> {
+    let executable: HashSet<(u64, (u32, u32))> =
+        places.mappings().iter().filter(|vma| vma.rights[2] == b'x').map(|vma| (vma.inode, vma.device)).collect();
+    let data = places.mappings().iter().filter(|vma| vma.is_file() && !executable.contains(&(vma.inode, vma.device)));
+    let mut paths: Vec<PathBuf> = data
+        .filter_map(|vma| {
+            files::open(pid, &vma.path, FileId { device: vma.device, inode: vma.inode })?;
+            Some(PathBuf::from(&vma.path)).filter(|path| path.exists())
+        })
+        .take(MOST_FILES)
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}

@@ -1,0 +1,84 @@
+//! What is counted of one file while it is watched: its faults, and its size.
+
+use super::grid::Grid;
+use faultline::observe::pattern::Access;
+use std::collections::{HashSet, VecDeque};
+use std::fs::File;
+use std::time::Duration;
+
+/// Latest faults of a file that are kept.
+const LATEST: usize = 32 << 10;
+
+/// Different pages of a file that are counted; beyond it the number stays.
+const MOST_PAGES: usize = 1 << 20;
+
+/// Faults of one file.
+pub struct Tally {
+    /// Faults.
+    pub faults: u64,
+    /// Of these, that started a read.
+    pub major: u64,
+    /// Of these, that waited.
+    pub waits: u64,
+    /// Nanoseconds waited.
+    pub waited_ns: u64,
+    /// Numbers of the pages that faulted.
+    pub pages: HashSet<u64>,
+    /// The latest faults, oldest first.
+    pub latest: VecDeque<Access>,
+    /// All, by time and offset.
+    pub grid: Grid,
+}
+
+/// A file whose size is watched.
+pub struct Track {
+    /// The file, where we could open it.
+    pub file: Option<File>,
+    /// Its size at the last look.
+    pub size_bytes: Option<u64>,
+    /// Size before and after, where it became shorter.
+    pub shrunk: Option<(u64, u64)>,
+}
+
+impl Tally {
+    /// Nothing yet, in a watch of `length`.
+    pub fn new(length: Duration) -> Tally {
+        let (pages, latest, grid) = (HashSet::new(), VecDeque::new(), Grid::new(length));
+        Tally { faults: 0, major: 0, waits: 0, waited_ns: 0, pages, latest, grid }
+    }
+
+    /// Counts a fault so many nanoseconds after the beginning of the watch.
+    pub fn add(&mut self, access: Access, at_ns: u64) {
+        self.faults += 1;
+        self.grid.add(at_ns, access.offset);
+        if self.pages.len() < MOST_PAGES {
+            self.pages.insert(access.offset / 4096);
+        }
+        if self.latest.len() == LATEST {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(access);
+    }
+}
+
+impl Track {
+    /// Begins with the size of now.
+    pub fn of(file: Option<File>) -> Track {
+        Track { size_bytes: size(file.as_ref()), file, shrunk: None }
+    }
+
+    /// Looks at the size again.
+    pub fn look(&mut self) {
+        let now = size(self.file.as_ref());
+        if let (Some(before), Some(now)) = (self.size_bytes, now)
+            && now < before
+        {
+            self.shrunk = Some((before, now));
+        }
+        self.size_bytes = now.or(self.size_bytes);
+    }
+}
+
+fn size(file: Option<&File>) -> Option<u64> {
+    Some(file?.metadata().ok()?.len())
+}

@@ -1,0 +1,164 @@
+//! What all rounds of a watch add up to, for whoever asks again and again: counters grow, levels are the latest.
+
+use super::Finding;
+use super::evidence::{Evidence, MappedFile, Process, Target};
+use std::collections::BTreeMap;
+
+/// Files that are told apart; the faults of more go to [`OTHERS`], so that a program that maps new files all the time
+/// does not make new series all the time.
+const MOST_FILES: usize = 256;
+
+/// Where the faults of further files are counted.
+pub const OTHERS: &str = "(others)";
+
+/// Sums over all rounds, and what the last one found.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Who is watched.
+    pub target: Target,
+    /// Whether it still runs.
+    pub runs: bool,
+    /// Seconds watched.
+    pub watched_seconds: f64,
+    /// Faults; none where none can be seen.
+    pub faults: Option<FaultTotals>,
+    /// By path: files that hold data, and of programs and libraries those that faulted.
+    pub files: BTreeMap<String, FileTotals>,
+    /// Its state at the end of the last round; none before it and after the process has ended.
+    pub process: Option<Process>,
+    /// What the last round found.
+    pub findings: Vec<Finding>,
+}
+
+/// Faults of the process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FaultTotals {
+    /// Faults.
+    pub seen: u64,
+    /// Of these, that started a read.
+    pub major: u64,
+    /// Nanoseconds waited.
+    pub waited_ns: u64,
+    /// Samples that did not fit into the rings.
+    pub lost: u64,
+}
+
+/// One file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileTotals {
+    /// Faults.
+    pub faults: u64,
+    /// Of these, that started a read.
+    pub major: u64,
+    /// Nanoseconds waited.
+    pub waited_ns: u64,
+    /// Bytes in the page cache at the end of the last round.
+    pub cached_bytes: Option<u64>,
+    /// Bytes at the end of the last round.
+    pub size_bytes: Option<u64>,
+}
+
+impl Totals {
+    /// Nothing yet.
+    pub fn of(target: Target) -> Totals {
+        Totals { target, runs: true, ..Totals::default() }
+    }
+
+    /// Adds a round.
+    pub fn add(&mut self, evidence: &Evidence, findings: &[Finding]) {
+        self.watched_seconds += evidence.watched.as_secs_f64();
+        if let Some(faults) = &evidence.faults {
+            let sum = self.faults.get_or_insert_default();
+            sum.seen += faults.seen;
+            sum.major += faults.major;
+            sum.waited_ns += faults.waited_ns;
+            sum.lost += faults.lost;
+        }
+        self.forget_levels();
+        for file in evidence.files.iter().filter(|file| file.faults > 0 || file.is_data()) {
+            self.add_file(file);
+        }
+        match evidence.ended {
+            true => self.end(),
+            false => {
+                self.process = Some(evidence.process.clone());
+                self.findings = findings.to_vec();
+            }
+        }
+    }
+
+    /// The process has ended: counters stay, levels and findings are no more.
+    pub fn end(&mut self) {
+        self.runs = false;
+        self.process = None;
+        self.findings.clear();
+        self.forget_levels();
+    }
+
+    fn forget_levels(&mut self) {
+        for file in self.files.values_mut() {
+            (file.cached_bytes, file.size_bytes) = (None, None);
+        }
+    }
+
+    fn add_file(&mut self, file: &MappedFile) {
+        let is_told_apart = self.files.contains_key(&file.path) || self.files.len() < MOST_FILES;
+        let name = if is_told_apart { file.path.as_str() } else { OTHERS };
+        let sum = self.files.entry(name.to_owned()).or_default();
+        sum.faults += file.faults;
+        sum.major += file.major;
+        sum.waited_ns += file.waited_ns;
+        // A path may have two files, where one was replaced: the level is that of the one it names now.
+        if is_told_apart && (!file.deleted || sum.size_bytes.is_none()) {
+            (sum.cached_bytes, sum.size_bytes) = (file.cached_bytes, file.size_bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn round(path: &str, faults: u64) -> Evidence {
+        let file = MappedFile { path: path.to_owned(), faults, size_bytes: Some(8192), ..MappedFile::default() };
+        Evidence { files: vec![file], watched: Duration::from_secs(2), ..Evidence::default() }
+    }
+
+    #[test]
+    fn counters_grow_over_rounds_and_levels_are_the_latest() {
+        let mut totals = Totals::of(Target::default());
+
+        totals.add(&round("/a", 3), &[]);
+        totals.add(&round("/b", 4), &[]);
+        totals.add(&round("/b", 5), &[]);
+
+        assert_eq!((totals.files["/a"].faults, totals.files["/a"].size_bytes), (3, None));
+        assert_eq!((totals.files["/b"].faults, totals.files["/b"].size_bytes), (9, Some(8192)));
+        assert_eq!(totals.watched_seconds, 6.0);
+        assert!(totals.faults.is_none());
+    }
+
+    #[test]
+    fn a_program_that_maps_new_files_all_the_time_makes_no_new_series_all_the_time() {
+        let mut totals = Totals::of(Target::default());
+
+        for number in 0..1000 {
+            totals.add(&round(&format!("/data/{number}"), 1), &[]);
+        }
+
+        assert_eq!(totals.files.len(), MOST_FILES + 1);
+        assert_eq!(totals.files[OTHERS].faults, 1000 - MOST_FILES as u64);
+    }
+
+    #[test]
+    fn of_a_process_that_has_ended_only_counters_stay() {
+        let mut totals = Totals::of(Target::default());
+
+        totals.add(&round("/a", 3), &[]);
+        totals.add(&Evidence { ended: true, ..round("/a", 1) }, &[]);
+
+        assert!(!totals.runs && totals.process.is_none());
+        assert_eq!((totals.files["/a"].faults, totals.files["/a"].size_bytes), (4, None));
+    }
+}
