@@ -15,7 +15,8 @@ use faultline::observe::pattern::{FAULT_AROUND as NEIGHBOURS, HUGE_FOLIO};
 use faultline::prefetch::{self, Follower};
 use faultline::sys::cache;
 use faultline::{Error, Extent, Given, Target};
-use std::collections::{HashSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Smallest unit that is read.
@@ -143,8 +144,10 @@ struct Trial {
 /// Pages read ahead that were not touched yet.
 #[derive(Default)]
 struct Asked {
-    pages: HashSet<u64>,
-    order: VecDeque<u64>,
+    /// With the number of its request.
+    pages: HashMap<u64, u64>,
+    order: VecDeque<(u64, u64)>,
+    number: u64,
     wasted: u64,
 }
 
@@ -153,21 +156,26 @@ impl Asked {
         let pages = extent.offset / PAGE..(extent.offset + extent.length as u64).div_ceil(PAGE);
         let mut added = 0;
         for page in pages {
-            if self.pages.insert(page) {
-                self.order.push_back(page);
+            self.number += 1;
+            if let Entry::Vacant(new) = self.pages.entry(page) {
+                new.insert(self.number);
+                self.order.push_back((page, self.number));
                 added += 1;
             }
         }
-        // The oldest were passed by.
+        // The oldest were passed by, unless they were touched, and perhaps asked for again, since.
         while self.order.len() > most {
-            let gone = self.order.pop_front().is_some_and(|page| self.pages.remove(&page));
-            self.wasted += u64::from(gone);
+            let Some((page, number)) = self.order.pop_front() else { break };
+            if self.pages.get(&page) == Some(&number) {
+                self.pages.remove(&page);
+                self.wasted += 1;
+            }
         }
         added
     }
 
     fn touch(&mut self, page: u64) -> bool {
-        self.pages.remove(&page)
+        self.pages.remove(&page).is_some()
     }
 }
 

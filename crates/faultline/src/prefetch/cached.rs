@@ -4,7 +4,7 @@ use crate::files::{Extent, Target};
 use crate::sys::cache;
 use std::sync::Arc;
 
-/// Requests that are judged together.
+/// Requests that are judged together, usually.
 const GROUP: usize = 32;
 
 /// Requests of a group that are looked at, evenly spread. If a half of the file is cached at random, one group in
@@ -15,24 +15,31 @@ const SAMPLES: usize = 4;
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     target: Option<Arc<Target>>,
+    /// Requests that are judged together.
+    group: usize,
 }
 
 impl Cached {
     /// For the files of `target`.
     pub fn of(target: Arc<Target>) -> Cached {
-        Cached { target: Some(target) }
+        Cached { target: Some(target), group: GROUP }
+    }
+
+    /// The same, request by request: for those who count what is really read.
+    pub fn each_of(target: Arc<Target>) -> Cached {
+        Cached { target: Some(target), group: 1 }
     }
 
     /// Takes nothing for cached: for readers that go past the page cache.
     pub fn nothing() -> Cached {
-        Cached { target: None }
+        Cached { target: None, group: GROUP }
     }
 
     /// Takes the groups out of `requests` whose samples are all cached. Costs four calls of some 200 ns for a group.
     pub fn leave_out(&mut self, requests: &mut Vec<Extent>) {
         let mut kept = 0;
-        for begin in (0..requests.len()).step_by(GROUP) {
-            let end = requests.len().min(begin + GROUP);
+        for begin in (0..requests.len()).step_by(self.group) {
+            let end = requests.len().min(begin + self.group);
             if !self.holds(&requests[begin..end]) {
                 requests.copy_within(begin..end, kept);
                 kept += end - begin;

@@ -227,7 +227,7 @@ pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Fol
     let scene = Scene { length: target.length(), budget, gap: gap.0 };
     let (predictor, _) = start(&scene, &Given(own))?;
     let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
-    let hints = Hints { merge, cached: Cached::of(Arc::clone(&target)), by: By::Caller, release };
+    let hints = Hints { merge, cached: Cached::each_of(Arc::clone(&target)), by: By::Caller, release };
     let reader = (crate::access::plain("pread")?.open)(target, &Given::none())?.reader;
     Ok(Follower::new(reader, predictor, hints))
 }
