@@ -62,7 +62,7 @@ fn raises_nothing(name: &str) {
     let world = World::new();
     let plant = Plant::start(&world, name);
 
-    let said = doctor(&world, &plant, &["--deep", "--fail-on", "note"]);
+    let said = doctor(&world, &plant, &["--deep", "--advice", "--fail-on", "note"]);
 
     assert_eq!(rules(&said), [] as [String; 0], "{:#}", said.json());
     assert_eq!(said.code, Some(0));
@@ -112,7 +112,7 @@ fn a_scan_under_random_advice_that_is_seen_given_needs_no_look_at_smaps() {
     let world = World::new();
     let plant = Plant::start(&world, "random_scan");
 
-    let said = doctor(&world, &plant, &[]);
+    let said = doctor(&world, &plant, &["--advice"]);
 
     assert!(rules(&said).iter().any(|found| found == "random_scan"), "not found:\n{:#}", said.json());
 }
@@ -137,7 +137,7 @@ fn advice_for_more_than_the_kernel_reads_is_found_with_the_bytes_it_reads() {
     let world = World::new();
     let plant = Plant::start(&world, "will_need");
 
-    let said = doctor(&world, &plant, &[]);
+    let said = doctor(&world, &plant, &["--advice"]);
 
     let asked = said.json()["advice_calls"]["will_need"][0].clone();
     assert_eq!(asked["longest_bytes"], 64 << 20, "{:#}", said.json());

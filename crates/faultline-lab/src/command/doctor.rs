@@ -40,6 +40,10 @@ pub struct Args {
     /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
     #[arg(long)]
     deep: bool,
+    /// See advice call by call (madvise, posix_fadvise, readahead), too; needs root, and each system call of the machine becomes
+    /// some 0.1 us longer meanwhile
+    #[arg(long)]
+    advice: bool,
     /// Replay what was seen, as it is and with the remedy, in turns within the program's memory limit, and show the gain; drops
     /// the file from the page cache, as far as the program does not hold it
     #[arg(long)]
@@ -87,7 +91,7 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, prove, json, fail_on, report, watch, openmetrics, textfile } = args;
+    let Args { pid, program, length, deep, advice, prove, json, fail_on, report, watch, openmetrics, textfile } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
@@ -95,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
-    let options = gather::Options { length: Duration::from_nanos(length.0), deep };
+    let options = gather::Options { length: Duration::from_nanos(length.0), deep, advice };
     let outputs = rounds::Outputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => rounds::run(pid, options, outputs, &stop)?,

@@ -17,13 +17,15 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_m
 /// Pause between two looks at counters, sizes and status.
 const LEVELS: Duration = Duration::from_millis(100);
 
-/// How to round.
+/// How to watch.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How long; shorter where the process ends.
     pub length: Duration,
     /// Whether smaps is read at the end, which may stall the process for milliseconds for each mapped GiB.
     pub deep: bool,
+    /// Whether advice is seen call by call, which makes each system call of the machine some 0.1 us longer meanwhile.
+    pub advice: bool,
 }
 
 /// Watches process `pid` once. Ends early when it ends, or when `stop` is raised.
@@ -33,7 +35,7 @@ pub fn gather(pid: u32, options: Options, stop: &AtomicBool) -> Result<Evidence>
     Watcher::open(pid)?.round(options, stop)
 }
 
-/// A process under round, round after round. Faults are seen without a gap between two rounds.
+/// A process that is watched, round after round. Faults are seen without a gap between two rounds.
 pub struct Watcher {
     pid: u32,
     /// The first round's; later ones look again, for mappings come and go.
@@ -67,7 +69,7 @@ impl Watcher {
     pub fn round(&mut self, options: Options, stop: &AtomicBool) -> Result<Evidence> {
         let pid = self.pid;
         let places = self.places.take().map_or_else(|| Places::of(pid), Ok).map_err(|error| closed(pid, &error))?;
-        let mut round = Round::new(pid, places, self.sampler.as_ref().err(), options.length, self.since);
+        let mut round = Round::new(pid, places, self.sampler.as_ref().err(), options, self.since);
         let mut levels_at = Instant::now();
         let mut pause = PAUSE.0;
         while self.elapsed() < options.length && !stop.load(Ordering::Relaxed) {

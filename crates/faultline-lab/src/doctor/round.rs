@@ -3,6 +3,7 @@
 use super::advice::Advice;
 use super::details;
 use super::evidence::{Calls, Evidence, Faults, FileMapping, Group, MappedFile, Process, Target};
+use super::gather::Options;
 use super::grid::Timeline;
 use super::status;
 use super::tally::{Tally, Track};
@@ -50,8 +51,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// Begins a round of `length` at the moment `since`; `gap` is why faults cannot be seen.
-    pub fn new(pid: u32, places: Places, gap: Option<&Missing>, length: Duration, since: Nanos) -> Round {
+    /// Begins a round at the moment `since`; `gap` is why faults cannot be seen.
+    pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: Options, since: Nanos) -> Round {
         let found = place::of_process(pid);
         let scene = Scene {
             pid: Some(pid),
@@ -60,12 +61,12 @@ impl Round {
         };
         let mut observer = Observer::open(&scene);
         let mut missing = Vec::from_iter(gap.cloned());
-        let advice = Advice::open(pid).map_err(|gap| missing.push(gap)).ok();
+        let advice = options.advice.then(|| Advice::open(pid).map_err(|gap| missing.push(gap)).ok()).flatten();
         missing.extend(observer.missing().iter().cloned());
         let first = observer.read();
         let mut round = Round {
             pid,
-            length,
+            length: options.length,
             since,
             places,
             advice,
@@ -73,7 +74,7 @@ impl Round {
             last: first.clone(),
             first,
             faults: Faults::default(),
-            timeline: Timeline::new(length),
+            timeline: Timeline::new(options.length),
             threads: HashSet::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),

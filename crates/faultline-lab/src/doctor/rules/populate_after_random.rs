@@ -6,7 +6,7 @@ use crate::doctor::{Finding, Rule, Severity};
 
 pub(super) const RULE: Rule = Rule {
     name: "populate_after_random",
-    summary: "a mapping is populated page by page because MADV_RANDOM came first (--deep, or advice calls)",
+    summary: "a mapping is populated page by page because MADV_RANDOM came first (--deep, or --advice)",
     look,
 };
 

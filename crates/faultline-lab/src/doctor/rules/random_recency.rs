@@ -6,7 +6,7 @@ use crate::doctor::{Finding, Rule, Severity};
 
 pub(super) const RULE: Rule = Rule {
     name: "random_recency",
-    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer; --deep, or advice calls)",
+    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer; --deep, or --advice)",
     look,
 };
 

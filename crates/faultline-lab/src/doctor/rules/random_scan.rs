@@ -8,7 +8,7 @@ use faultline::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
     name: "random_scan",
-    summary: "MADV_RANDOM is in force where the accesses have an order (--deep, or advice calls)",
+    summary: "MADV_RANDOM is in force where the accesses have an order (--deep, or --advice)",
     look,
 };
 
