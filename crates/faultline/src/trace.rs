@@ -141,17 +141,14 @@ impl Trace {
         Err("it was not finished".to_owned())
     }
 
-    /// The file of this path; without one, the only file of this length, or the one with the most accesses where no length
-    /// is given either.
+    /// The file of this path; without one, the file of this length; where there is none (it grew since), or no length is given, the one
+    /// with the most accesses.
     ///
     /// Errors: Invalid, listing the files there are.
     pub fn file(&self, path: Option<&str>, length: Option<u64>) -> Result<&TracedFile> {
-        let fits = |file: &&TracedFile| match (path, length) {
-            (Some(path), _) => file.path.as_deref() == Some(path),
-            (None, Some(length)) => file.length == length,
-            (None, None) => true,
-        };
-        self.files.iter().filter(fits).max_by_key(|file| file.accesses()).ok_or_else(|| {
+        let is_named = |file: &&TracedFile| path.is_none_or(|path| file.path.as_deref() == Some(path));
+        let worth = |file: &&TracedFile| (length == Some(file.length), file.accesses());
+        self.files.iter().filter(is_named).max_by_key(worth).ok_or_else(|| {
             let name = |file: &TracedFile| {
                 format!("{} of {} bytes", file.path.as_deref().unwrap_or("a file without a name"), file.length)
             };
@@ -287,6 +284,7 @@ mod tests {
 
         assert_eq!(path(None, None).unwrap(), "/b");
         assert_eq!(path(None, Some(10)).unwrap(), "/a");
+        assert_eq!(path(None, Some(99)).unwrap(), "/b");
         assert_eq!(path(Some("/a"), Some(20)).unwrap(), "/a");
         assert!(path(Some("/c"), None).unwrap_err().to_string().contains("/a of 10 bytes, /b of 20 bytes"));
     }

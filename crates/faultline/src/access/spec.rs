@@ -8,7 +8,7 @@ use crate::prefetch;
 use crate::test_files::{PAGE, TestFile};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Every method and variant that shows the file's bytes, with what it is given.
 fn variants() -> Vec<(&'static Method, Given)> {
@@ -55,7 +55,14 @@ fn policies(method: &Method) -> Vec<Given> {
 
 /// A path for a trace: recorded by the first test that comes, replayed by the others, for other orders.
 fn trace() -> String {
-    "/var/tmp/faultline-unit.trace".to_owned()
+    static PATH: OnceLock<String> = OnceLock::new();
+    let fresh = || {
+        // Beside the tests' own binary; what another run left, of another version perhaps, is recorded anew.
+        let path = std::env::current_exe().unwrap().with_file_name("faultline-unit.flt");
+        let _ = std::fs::remove_file(&path);
+        path.display().to_string()
+    };
+    PATH.get_or_init(fresh).clone()
 }
 
 fn open(method: &Method, target: Arc<Target>, given: &Given) -> Opened {

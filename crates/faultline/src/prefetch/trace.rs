@@ -40,7 +40,7 @@ crate::params! {
     struct TraceParams {
         /// The trace's path; it must be given, for a trace belongs to one file and one program.
         file: String = String::new(),
-        /// Which of the files in the trace, by the path it had; by default the one of the same length.
+        /// Which of the files in the trace, by the path it had; by default the one of the same length, or else with the most accesses.
         of: String = String::new(),
         /// Record or replay; by default replay what was recorded before.
         mode: Mode = Mode::Auto,
