@@ -3,7 +3,8 @@
 //!
 //! Orders: strides `64k`, `256k`, `1m` (touching 8 bytes of each row), `sequential`, `random`, `chase`. Each with 1 and 4 threads, with
 //! memory for all of the file and within a quarter of it, with the device's read-ahead as found and 128 KiB; cold, in turns,
-//! program and assistant as the user nobody. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
+//! program and assistant as the user nobody. Bytes are those that the device read, CPU is the assistant's time over the
+//! program's, and the program's CPU is over that of the run alone. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
 //! `--memory all|quarter`, `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians and extremes of the rounds' ratios. Needs root, for the limits and the settings.
 
 use faultline::access::Visitor;
@@ -93,7 +94,8 @@ fn program(words: &[String]) {
             scope.spawn(move || reader.visit(&extents, &mut Touch(0)).expect("readable bytes"));
         }
     });
-    println!("{}", began.elapsed().as_secs_f64());
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    println!("{} {}", began.elapsed().as_secs_f64(), cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9);
 }
 
 /// Each thread has a part of the file of its own, but for random orders.
@@ -152,8 +154,8 @@ struct Bench {
 fn compare(plan: &Plan) {
     let bench = Bench::new(plan.size, &plan.tool);
     println!(
-        "{:<44} {:>8} {:>8} {:>8} {:>20} {:>18} {:>6} {:>5}",
-        "", "alone", "assist", "policy", "assist/policy speed", "assist/alone speed", "bytes", "CPU"
+        "{:<52} {:>8} {:>8} {:>8} {:>20} {:>19} {:>6} {:>5} {:>17}",
+        "", "alone", "assist", "policy", "assist/policy speed", "assist/alone speed", "bytes", "CPU", "program's CPU"
     );
     for order in &plan.orders {
         for read_ahead in &plan.read_ahead {
@@ -215,14 +217,15 @@ impl Bench {
         let told = |(middle, least, most): (f64, f64, f64)| format!("{middle:.2} [{least:.2}-{most:.2}]");
         let cpu = median(ran[1].iter().map(|ran| ran.own_cpu_ns / ran.program_cpu_ns.max(1e6)).collect());
         println!(
-            "{name:<44} {:>7.3}s {:>7.3}s {:>7.3}s {:>20} {:>18} {:>6.2} {:>5.2}",
+            "{name:<52} {:>7.3}s {:>7.3}s {:>7.3}s {:>20} {:>19} {:>6.2} {:>5.2} {:>17}",
             seconds(0),
             seconds(1),
             seconds(2),
             told(ratio(2, 1, |ran| ran.seconds)),
             told(ratio(0, 1, |ran| ran.seconds)),
             ratio(1, 0, |ran| ran.device_bytes).0,
-            cpu
+            cpu,
+            told(ratio(1, 0, |ran| ran.program_cpu_ns))
         );
     }
 
@@ -253,7 +256,9 @@ impl Bench {
         child.stdin.take().expect("piped").write_all(b"go\n").expect("a child that listens");
         let said = child.wait_with_output().expect("a child that ends");
         let device_bytes = self.device_bytes() - before;
-        let seconds = String::from_utf8_lossy(&said.stdout).trim().parse().expect("seconds");
+        let words = String::from_utf8_lossy(&said.stdout);
+        let mut words = words.split_whitespace().map(|word| word.parse::<f64>().expect("seconds"));
+        let (seconds, cpu) = (words.next().expect("seconds"), words.next().expect("seconds"));
         let said = assistant.map(|it| it.wait_with_output().expect("an assistant that ends"));
         let document = said.and_then(|said| serde_json::from_slice::<serde_json::Value>(&said.stdout).ok());
         if std::env::var_os("VERBOSE").is_some()
@@ -262,7 +267,7 @@ impl Bench {
             eprintln!("{order} {seconds:.3} s: {}", document["files"][0]);
         }
         let number = |key: &str| document.as_ref().and_then(|it| it[key].as_f64()).unwrap_or_default();
-        Ran { seconds, device_bytes, own_cpu_ns: number("own_cpu_ns"), program_cpu_ns: number("program_cpu_ns") }
+        Ran { seconds, device_bytes, own_cpu_ns: number("own_cpu_ns"), program_cpu_ns: cpu * 1e9 }
     }
 
     fn device_bytes(&self) -> f64 {

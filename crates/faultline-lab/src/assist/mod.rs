@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 /// Pauses between two looks: while the next faults matter, while there are some, and, at most, where nothing happens. The
 /// rings hold 6500 faults.
 const ALERT: Duration = Duration::from_micros(300);
-const WATCHFUL: Duration = Duration::from_millis(1);
+const WATCHFUL: Duration = Duration::from_millis(3);
 const IDLE: Duration = Duration::from_millis(5);
 
 /// Requests for one reader before it is the next one's turn, and how long turns are taken before faults are looked at again:

@@ -30,11 +30,14 @@ const LOOK_EVERY: u32 = 16;
 const CACHED_AHEAD: u64 = 64 << 20;
 
 /// Rows of a trial beyond those that the kernel's next read-ahead may fill up: for the time until we look again.
-const TRIAL_ROWS: (u64, u64) = (8, 128);
-const TRIAL_BYTES: u64 = 8 << 20;
+/// A scan is slowed down by each of them: a handful where every row waits for the device, more where the program goes
+/// through what a long read-ahead brought.
+const TRIAL_ROWS: (u64, u64) = (8, 32);
+const TRIAL_BYTES: u64 = 2 << 20;
+const LONG_READ_AHEAD: u64 = 1 << 20;
 
 /// Faults that are alike before a guess that may be a scan is tried: a trial makes the kernel read in small pieces.
-const SCAN_FAULTS: u32 = 32;
+const SCAN_FAULTS: u32 = 64;
 
 /// Steps over holes that prove a stride, and faults beside the rows that disprove it.
 const PROOFS: u32 = 4;
@@ -360,7 +363,8 @@ impl FileReader {
     fn begin_trial(&mut self, page: u64, from: u64, stride: u64) {
         self.rows.forget();
         // The kernel's read-ahead goes on once more behind us, and fills what lies between our pages.
-        let more = (TRIAL_BYTES / stride).clamp(TRIAL_ROWS.0, TRIAL_ROWS.1);
+        let most = if self.reach.read_ahead > LONG_READ_AHEAD { TRIAL_ROWS.1 } else { TRIAL_ROWS.0 };
+        let more = (TRIAL_BYTES / stride).clamp(TRIAL_ROWS.0, most);
         let rows = (self.reach.read_ahead / stride + more).min(self.reach.budget / PAGE);
         let until = from + rows * stride;
         self.learned.want((0..rows).map(|row| Extent { offset: from + row * stride, length: PAGE as usize }));
