@@ -2,7 +2,7 @@
 //!
 //! Where faults show the accesses (little read-ahead, or MADV_RANDOM), a learning policy follows them. Where the kernel's
 //! read-ahead hides them, a stride is guessed from the faults that are left ([`Rows`]). A scan of pages that are cached faults
-//! where a window of 64 KiB begins, or a huge folio: a guess that could be such a scan is tried first. Single pages are read
+//! where a window of 64 KiB begins, or a huge folio, or a page that the kernel marked: a guess that could be such a scan is tried first. Single pages are read
 //! beyond what the kernel has read; if the program steps from one to the next, and what lies between them is in nobody's
 //! cache, it is a stride. While a stride is followed this has to stay so: where the kernel reads what lies between as
 //! well, reading ahead helps nobody.
@@ -247,8 +247,9 @@ impl FileReader {
         let guessed = self.rows.observe(page);
         let known = known.filter(|stride| self.rows.are_of(*stride));
         let Some((stride, faults)) = known.map(|stride| (stride, SCAN_FAULTS)).or(guessed) else { return Ok(false) };
-        let is_window = stride == NEIGHBOURS || stride.is_multiple_of(HUGE_FOLIO);
-        let may_be_scan = known.is_none() && is_window && address % NEIGHBOURS < PAGE;
+        // A scan faults where windows and huge folios begin, and where the kernel marked a page to read ahead again.
+        let at_folios = stride.is_multiple_of(HUGE_FOLIO) && address % NEIGHBOURS < PAGE;
+        let may_be_scan = known.is_none() && (stride <= NEIGHBOURS || at_folios);
         if may_be_scan && (faults < SCAN_FAULTS || !self.is_told) {
             return Ok(false);
         }
