@@ -292,6 +292,21 @@ fn a_process_of_another_user_needs_rights() {
 }
 
 #[test]
+fn without_perf_the_cache_is_looked_at_and_the_gap_is_told() {
+    let world = World::new();
+    let plant = Plant::start(&world, "cold_scan");
+
+    let said = world.without_perf(&["doctor", &plant.pid().to_string(), "--for", "2s", "--json"]);
+
+    assert_eq!(said.code, Some(0), "{}", said.errors);
+    let json = said.json();
+    assert_eq!(json["faults"], serde_json::Value::Null);
+    assert!(json["missing"][0]["reason"].as_str().unwrap().contains("perf_event_open(2) was refused"), "{json:#}");
+    let file = json["files"].as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with("/data"));
+    assert!(file.unwrap()["came_bytes"].as_u64().unwrap() > 8 << 20, "{json:#}");
+}
+
+#[test]
 fn a_process_that_ends_while_it_is_watched_is_told_with_what_was_seen() {
     let world = World::new();
     let mut child = std::process::Command::new("sleep").arg("0.5").spawn().unwrap();

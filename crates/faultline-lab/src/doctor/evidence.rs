@@ -179,6 +179,8 @@ pub struct MappedFile {
     pub mappings: Vec<FileMapping>,
     /// Bytes of it in the page cache, at the end.
     pub cached_bytes: Option<u64>,
+    /// Bytes of it that came into the page cache meanwhile, by looks every 100 ms; only where faults cannot be seen.
+    pub came_bytes: Option<u64>,
     /// Faults in it.
     pub faults: u64,
     /// Of these, that started a read.

@@ -70,7 +70,7 @@ fn advice_calls(seen: &AdviceSeen) -> Value {
 fn file(file: &MappedFile) -> Value {
     json!({
         "path": file.path, "deleted": file.deleted, "size_bytes": file.size_bytes,
-        "cached_bytes": file.cached_bytes, "mapped_bytes": file.mapped_bytes(), "mappings": file.mappings.len(),
+        "cached_bytes": file.cached_bytes, "came_bytes": file.came_bytes, "mapped_bytes": file.mapped_bytes(), "mappings": file.mappings.len(),
         "filesystem": file.filesystem, "read_ahead_kb": file.read_ahead_kb, "faults": file.faults,
         "major_faults": file.major, "waits": file.waits, "waited_ns": file.waited_ns, "touched_pages": file.touched_pages,
         "order": file.order.map(|order| json!({

@@ -46,6 +46,8 @@ pub struct Round {
     group: Option<Group>,
     mounts: Vec<Mount>,
     missing: Vec<Missing>,
+    /// Whether faults cannot be seen.
+    is_blind: bool,
     /// Whether the process has ended.
     pub ended: bool,
 }
@@ -84,6 +86,7 @@ impl Round {
             group: found.map(|(dir, limit)| status::group(&dir, limit.map(|bytes| bytes.0))),
             mounts: files::mounts(pid),
             missing,
+            is_blind: gap.is_some(),
             ended: false,
         };
         round.levels();
@@ -170,6 +173,9 @@ impl Round {
         }
         for track in self.tracks.values_mut() {
             track.look();
+            if self.is_blind {
+                track.look_at_cache();
+            }
         }
     }
 
@@ -269,6 +275,7 @@ impl Round {
             file.size_bytes = track.size_bytes;
             file.shrunk = track.shrunk;
             file.cached_bytes = track.file.as_ref().and_then(files::cached_bytes);
+            file.came_bytes = track.came_bytes();
         }
         if let Some(tally) = self.tallies.remove(&file.id) {
             file.faults = tally.faults;

@@ -1,6 +1,7 @@
 //! What is counted of one file while it is watched: its faults, and its size.
 
 use super::grid::Grid;
+use crate::process::files;
 use faultline::observe::pattern::Access;
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -38,6 +39,9 @@ pub struct Track {
     pub size_bytes: Option<u64>,
     /// Size before and after, where it became shorter.
     pub shrunk: Option<(u64, u64)>,
+    /// Bytes of it in the page cache at the last look, and those that came since the first, what left again not deducted; only
+    /// where faults cannot be seen.
+    cached: Option<(u64, u64)>,
 }
 
 impl Tally {
@@ -64,7 +68,20 @@ impl Tally {
 impl Track {
     /// Begins with the size of now.
     pub fn of(file: Option<File>) -> Track {
-        Track { size_bytes: size(file.as_ref()), file, shrunk: None }
+        Track { size_bytes: size(file.as_ref()), file, shrunk: None, cached: None }
+    }
+
+    /// Looks how much of the file is cached: all that can be seen of its reading where faults cannot. Costs up to a
+    /// millisecond for each cached GiB.
+    pub fn look_at_cache(&mut self) {
+        let Some(now) = self.file.as_ref().and_then(files::cached_bytes) else { return };
+        let (before, came) = self.cached.unwrap_or((now, 0));
+        self.cached = Some((now, came + now.saturating_sub(before)));
+    }
+
+    /// Bytes that came into the page cache, where that was looked at.
+    pub fn came_bytes(&self) -> Option<u64> {
+        self.cached.map(|(_, came)| came)
     }
 
     /// Looks at the size again.

@@ -124,6 +124,9 @@ fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
 pub(super) fn cells(file: &MappedFile) -> Vec<String> {
     let bytes = |bytes: Option<u64>| bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
     let mut order = file.order.as_ref().map_or("–".to_owned(), order);
+    if let Some(came) = file.came_bytes {
+        order = format!("not seen; {} came into the cache", Bytes(came).rounded());
+    }
     if let Some(advice) = advice(file).filter(|advice| *advice != "normal") {
         order = format!("{order}; advice {advice}");
     }

@@ -141,9 +141,14 @@ impl World {
     pub fn without_io_uring(&self, arguments: &[&str]) -> Said {
         let mut command = self.command(&program());
         command.args(arguments).args(["--records", "records.jsonl"]);
-        // SAFETY: the closure calls only prctl(2), which is async-signal-safe.
-        unsafe { command.pre_exec(forbid_io_uring) };
-        Said::of(&mut command)
+        without(command, libc::SYS_io_uring_setup)
+    }
+
+    /// The same program where perf_event_open(2) is not permitted, as in most containers.
+    pub fn without_perf(&self, arguments: &[&str]) -> Said {
+        let mut command = self.command(&program());
+        command.args(arguments);
+        without(command, libc::SYS_perf_event_open)
     }
 
     /// Whether a worker of this world's programs runs for which `is` holds.
@@ -218,14 +223,19 @@ impl Worker {
     }
 }
 
-/// Makes io_uring_setup(2) fail with EPERM in this process and its children: a four-line seccomp filter.
-fn forbid_io_uring() -> std::io::Result<()> {
-    const IO_URING_SETUP: u32 = 425;
+fn without(mut command: Command, call: libc::c_long) -> Said {
+    // SAFETY: the closure calls only prctl(2), which is async-signal-safe.
+    unsafe { command.pre_exec(move || forbid(call as u32)) };
+    Said::of(&mut command)
+}
+
+/// Makes a system call fail with EPERM in this process and its children: a four-line seccomp filter.
+fn forbid(call: u32) -> std::io::Result<()> {
     let line = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
         // The number of the system call is the first word that the filter sees.
         line(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, IO_URING_SETUP),
+        line(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, call),
         line(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         line(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
