@@ -6,6 +6,7 @@ use crate::doctor::evidence::{Evidence, MappedFile};
 use crate::doctor::gain;
 use crate::lineup;
 use crate::machine;
+use crate::process::files;
 use crate::record::{Outcome, Record};
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
@@ -65,6 +66,8 @@ pub struct Gain {
     pub rates: [f64; 2],
     /// How many times as fast the remedy's accesses were.
     pub ratio: stats::Comparison,
+    /// What is wrong with some of the runs, where something is: mostly that the program itself goes on beside them.
+    pub doubt: Option<String>,
     /// Share of the threads' time that the program waited in faults of the file.
     pub waiting: f64,
 }
@@ -98,10 +101,9 @@ fn arms(rule: &str, file: &MappedFile) -> Option<[&'static str; 2]> {
 
 /// Replays what was seen for each finding that accesses can show.
 ///
-/// The files' pages are dropped from the cache, as far as the program does not hold them.
-///
-/// Errors: Io (no room for a trace), no worker can be started.
-pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Result<Vec<Proof>> {
+/// The files' pages are dropped from the cache, as far as the program does not hold them. What goes wrong is told in the
+/// proof: the findings stand without it.
+pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Vec<Proof> {
     let mut proofs: Vec<Proof> = Vec::new();
     for finding in findings {
         let Some(file) = gain::file(evidence, finding) else { continue };
@@ -109,14 +111,10 @@ pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Re
         if proofs.iter().any(|proof| proof.scope == file.path && proof.arms == arms) {
             continue;
         }
-        let result = match replay(evidence, file, arms, stop) {
-            Ok(result) => result,
-            Err(error @ Error::Io { .. }) => return Err(error),
-            Err(error) => Err(error.to_string()),
-        };
+        let result = replay(evidence, file, arms, stop).unwrap_or_else(|error| Err(error.to_string()));
         proofs.push(Proof { rule: finding.rule, scope: file.path.clone(), arms, result });
     }
-    Ok(proofs)
+    proofs
 }
 
 fn replay(
@@ -128,6 +126,9 @@ fn replay(
     let Some(length) = file.size_bytes.filter(|_| !file.deleted) else {
         return Ok(Err("the file has no name any more, or cannot be opened".to_owned()));
     };
+    let Some(path) = files::reached(evidence.target.pid, &file.path, file.id) else {
+        return Ok(Err("another file has this name now, or the program that sees it has ended".to_owned()));
+    };
     if file.latest.len() < FEWEST {
         return Ok(Err(format!("{} accesses were seen; {FEWEST} are needed", file.latest.len())));
     }
@@ -135,8 +136,8 @@ fn replay(
     let trace = dir.join(format!(".faultline-{}.flt", std::process::id()));
     let trace = Kept(trace);
     let threads = write(&trace.0, file, length)?;
-    let (data, made) = match is_droppable(Path::new(&file.path), length) {
-        Ok(true) => (of(vec![PathBuf::from(&file.path)], length, None), None),
+    let (data, made) = match is_droppable(&path, length) {
+        Ok(true) => (of(vec![path], length, None), None),
         Ok(false) if length <= LARGEST_MADE => {
             let wanted = Wanted { size: Bytes(length / PAGE * PAGE), files: 1, stripe: Bytes::mib(1), seed: 1 };
             let made = Scratch::make(&scratch::directory(None, Bytes(length))?, &wanted, stop, |_| ())?;
@@ -192,6 +193,7 @@ fn replay(
         memory_bytes: trial.memory_bytes,
         rates: [now, then],
         ratio,
+        doubt: records.iter().find_map(|record| record.spoiled().next().map(str::to_owned)),
         waiting: gain::waiting(evidence, file),
     }))
 }
@@ -258,6 +260,7 @@ pub fn document(proofs: &[Proof]) -> Value {
                 "accesses_per_second": gain.rates,
                 "ratio": gain.ratio.ratio.median,
                 "ratio_interval": gain.ratio.ratio.interval,
+                "doubt": gain.doubt,
                 "waiting_share": gain.waiting,
                 "predicted_at_most": gain.predicted(),
                 "measured": gain.measured(),
@@ -286,9 +289,10 @@ pub fn sentences(proofs: &[Proof]) -> Vec<String> {
                     gain.ratio.ratio.interval.map_or(String::new(), |[low, high]| format!(" [{low:.1}–{high:.1}]"));
                 let place =
                     gain.memory_bytes.map_or(String::new(), |bytes| format!(" within {}", Bytes(bytes).rounded()));
+                let doubt = gain.doubt.as_ref().map_or(String::new(), |doubt| format!(" (in doubt: {doubt})"));
                 let on = if gain.is_made { " on a file made for it" } else { "" };
                 format!(
-                    "{rule}: {scope}: {} accesses replayed cold{place}{on}: {now} {:.0}/s, {then} {:.0}/s: {:.1} x{interval}. \
+                    "{rule}: {scope}: {} accesses replayed cold{place}{on}: {now} {:.0}/s, {then} {:.0}/s: {:.1} x{interval}{doubt}. \
                      The program waits for {:.0} % of its time, so it gains {:.1} x at most (predicted), and {:.1} x by \
                      this measurement",
                     gain.accesses,
@@ -316,7 +320,15 @@ mod tests {
             ratio: Estimate { median: 4.0, interval: Some([3.5, 4.5]), samples: 3 },
             detectable: Some(0.1),
         };
-        let gain = Gain { accesses: 100, is_made: false, memory_bytes: None, rates: [1e3, 4e3], ratio, waiting: 0.75 };
+        let gain = Gain {
+            accesses: 100,
+            is_made: false,
+            memory_bytes: None,
+            rates: [1e3, 4e3],
+            ratio,
+            doubt: None,
+            waiting: 0.75,
+        };
 
         assert!((gain.predicted() - 4.0).abs() < 1e-9);
         assert!((gain.measured() - 1.0 / (0.25 + 0.1875)).abs() < 1e-9);

@@ -195,7 +195,9 @@ impl Writer {
     /// Errors: Io.
     pub fn create(path: &Path) -> Result<Writer> {
         let draft = PathBuf::from(format!("{}.{}.draft", path.display(), std::process::id()));
-        let file = fs::File::create(&draft).map_err(|error| Error::io("make the trace", &draft, error))?;
+        // A new file, and no link that somebody else put there: the directory may be everybody's.
+        let _ = fs::remove_file(&draft);
+        let file = fs::File::create_new(&draft).map_err(|error| Error::io("make the trace", &draft, error))?;
         let mut writer = Writer { path: path.to_owned(), draft, file: BufWriter::new(file), files: 0, failed: None };
         writer.line(format_args!("{HEADER}"));
         Ok(writer)
@@ -274,6 +276,20 @@ mod tests {
         drop(Writer::create(&path).unwrap());
 
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_draft_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("trace.flt"), dir.path().join("other"));
+        fs::write(&other, "precious").unwrap();
+        let draft = format!("{}.{}.draft", path.display(), std::process::id());
+        std::os::unix::fs::symlink(&other, draft).unwrap();
+
+        Writer::create(&path).unwrap().finish().unwrap();
+
+        assert_eq!(fs::read_to_string(other).unwrap(), "precious");
+        assert!(Trace::read(&path).unwrap().files.is_empty());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! One thread of the program in one file: what its faults say, and what is read ahead for it.
 //!
 //! Where faults show the accesses (little read-ahead, or MADV_RANDOM), a learning policy follows them. Where the kernel's
-//! read-ahead hides them, a stride is guessed from the faults that are left ([`Rows`]). A scan of pages that are cached faults
-//! where a window of 64 KiB begins, or a huge folio, or a page that the kernel marked: a guess that could be such a scan is tried first. Single pages are read
-//! beyond what the kernel has read; if the program steps from one to the next, and what lies between them is in nobody's
-//! cache, it is a stride. While a stride is followed this has to stay so: where the kernel reads what lies between as
-//! well, reading ahead helps nobody.
+//! read-ahead hides them, a stride is guessed from the faults that are left ([`Rows`]). A scan of pages that are cached
+//! faults where a window of 64 KiB begins, or a huge folio, or a page that the kernel marked: a guess that could be such a
+//! scan is tried first. Single pages are read beyond what the kernel has read; if the program steps from one to the next,
+//! and what lies between them is in nobody's cache, it is a stride. While a stride is followed this has to stay so: where
+//! the kernel reads what lies between as well, reading ahead helps nobody.
 //!
 //! The kernel tells only a file's owner, and who may write it, what is cached (cachestat, Linux 6.5). For other files only
 //! strides that cannot be scans are followed.
@@ -220,27 +220,21 @@ impl FileReader {
             return Ok(false);
         }
         self.note(page);
-        let wants = self.learned.observe(Extent { offset: page, length: PAGE as usize });
-        let goes_on = wants && matches!(self.mode, Mode::Watching) && (self.knows || self.shows());
         match &self.mode {
-            Mode::Following(_) => {
-                self.learned.discard();
-                Ok(self.go_on(page))
-            }
-            Mode::Trying(_) => self.try_on(page),
-            Mode::Watching if goes_on => {
+            Mode::Following(_) => return Ok(self.go_on(page)),
+            Mode::Trying(_) => return self.try_on(page),
+            Mode::Watching => {}
+        }
+        if self.learned.observe(Extent { offset: page, length: PAGE as usize }) {
+            if self.knows || self.shows() {
                 self.tally.learned = true;
                 self.rows.forget();
-                Ok(true)
+                return Ok(true);
             }
-            Mode::Watching => {
-                self.learned.discard();
-                if self.knows {
-                    return Ok(false);
-                }
-                self.guess(address, page, known)
-            }
+            self.learned.discard();
         }
+        // What it wanted before, and was not read yet, stays.
+        if self.knows { Ok(false) } else { self.guess(address, page, known) }
     }
 
     fn guess(&mut self, address: u64, page: u64, known: Option<u64>) -> Result<bool, Error> {
@@ -368,6 +362,7 @@ impl FileReader {
         let more = (TRIAL_BYTES / stride).clamp(TRIAL_ROWS.0, most);
         let rows = (self.reach.read_ahead / stride + more).min(self.reach.budget / PAGE);
         let until = from + rows * stride;
+        self.learned.discard();
         self.learned.want((0..rows).map(|row| Extent { offset: from + row * stride, length: PAGE as usize }));
         self.tally.trials += 1;
         self.mode = Mode::Trying(Trial { stride, from, until, last: page, proofs: 0, others: 0 });

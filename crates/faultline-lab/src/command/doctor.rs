@@ -132,7 +132,7 @@ fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Re
     let Once { prove, json, report, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
-    let proofs = if prove { Some(prove::prove(&evidence, &findings, stop)?) } else { None };
+    let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
     let mut text = Vec::new();
     let written = if json {
         let mut document = doctor::document(&evidence, &findings);

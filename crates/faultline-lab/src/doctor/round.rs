@@ -17,13 +17,16 @@ use faultline::proc::smaps;
 use faultline::{Missing, Nanos};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Files that are opened to look at their size and cache.
 const MOST_FILES: usize = 256;
 
 /// Descriptors that are looked at.
 const MOST_DESCRIPTORS: usize = 256;
+
+/// Looks at the cache take a twentieth of the time at most: each costs more, the more is cached.
+const CACHE_SHARE: u32 = 20;
 
 /// One round in progress.
 pub struct Round {
@@ -48,6 +51,7 @@ pub struct Round {
     missing: Vec<Missing>,
     /// Whether faults cannot be seen.
     is_blind: bool,
+    cache_not_before: Instant,
     /// Whether the process has ended.
     pub ended: bool,
 }
@@ -87,6 +91,7 @@ impl Round {
             mounts: files::mounts(pid),
             missing,
             is_blind: gap.is_some(),
+            cache_not_before: Instant::now(),
             ended: false,
         };
         round.levels();
@@ -171,11 +176,11 @@ impl Round {
                 self.tracks.insert(id, Track::of(file));
             }
         }
-        for track in self.tracks.values_mut() {
-            track.look();
-            if self.is_blind {
-                track.look_at_cache();
-            }
+        self.tracks.values_mut().for_each(Track::look);
+        if self.is_blind && Instant::now() >= self.cache_not_before {
+            let began = Instant::now();
+            self.tracks.values_mut().for_each(Track::look_at_cache);
+            self.cache_not_before = Instant::now() + began.elapsed() * CACHE_SHARE;
         }
     }
 

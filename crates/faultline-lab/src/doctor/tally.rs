@@ -72,7 +72,7 @@ impl Track {
     }
 
     /// Looks how much of the file is cached: all that can be seen of its reading where faults cannot. Costs up to a
-    /// millisecond for each cached GiB.
+    /// millisecond for each cached GiB, so not to be done without a pause.
     pub fn look_at_cache(&mut self) {
         let Some(now) = self.file.as_ref().and_then(files::cached_bytes) else { return };
         let (before, came) = self.cached.unwrap_or((now, 0));

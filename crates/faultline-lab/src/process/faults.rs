@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// How often it is looked whether the program is still there.
 const ALIVE: Duration = Duration::from_millis(50);
 
+/// Processes known before those that have ended are forgotten: a shell starts others all the time.
+const MOST_PROCESSES: usize = 256;
+
 /// A fault in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileFault {
@@ -76,6 +79,9 @@ impl Faults {
             Seen::Forked { process, .. } => {
                 // A child that is gone already has no faults left.
                 if let Ok(of_child) = Places::of(process) {
+                    if places.len() >= MOST_PROCESSES {
+                        places.retain(|pid, _| !has_ended(*pid));
+                    }
                     places.insert(process, of_child);
                 }
             }

@@ -42,9 +42,19 @@ pub fn open(pid: u32, path: &str, id: FileId) -> Option<File> {
         return None;
     }
     // Its root directory may be another than ours (a container).
-    let seen = PathBuf::from(format!("/proc/{pid}/root{path}"));
-    let candidates = [seen, PathBuf::from(path)];
+    let candidates = [rooted(pid, path), PathBuf::from(path)];
     candidates.iter().find_map(|path| regular(path).filter(|file| file.metadata().is_ok_and(|it| it.ino() == id.inode)))
+}
+
+/// Where we reach the file that [`open`] opens: by its own path, unless that is another file for us.
+pub fn reached(pid: u32, path: &str, id: FileId) -> Option<PathBuf> {
+    let meant = open(pid, path, id)?.metadata().ok()?;
+    let is_meant = |it: fs::Metadata| (it.dev(), it.ino()) == (meant.dev(), meant.ino());
+    Some(if fs::metadata(path).is_ok_and(is_meant) { PathBuf::from(path) } else { rooted(pid, path) })
+}
+
+fn rooted(pid: u32, path: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}/root{path}"))
 }
 
 /// Opens a regular file for reading; anything else is not touched.

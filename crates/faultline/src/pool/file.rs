@@ -107,11 +107,17 @@ impl PooledFile {
     /// Errors: as [`sync`](PooledFile::sync); Io (full disk).
     pub fn set_length(&self, length: u64) -> Result<()> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        // By a sync: the pool ends here, and with it what it knows of one that failed.
         if let Some(mut handle) = open.take()? {
-            handle.flush()?;
+            let synced = handle.sync();
+            open.put_back(handle);
+            synced?;
         }
         let file = OpenOptions::new().write(true).open(&self.path);
         let set = file.and_then(|file| file.set_len(length).and_then(|()| file.sync_all()));
+        if set.is_err() {
+            open.pool.iter().for_each(Pool::distrust);
+        }
         set.map_err(|error| Error::io(format!("make it {length} bytes long"), &self.path, error))?;
         *open = Open::over(&self.path, length, self.options)?;
         Ok(())
@@ -207,5 +213,23 @@ impl Open {
 impl std::fmt::Debug for PooledFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("PooledFile").field("path", &self.path).field("length", &self.length()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_length_does_not_make_a_failed_sync_forgotten() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let file = PooledFile::open(dir.path().join("data"), PoolOptions::default()).unwrap();
+        file.set_length(1 << 20).unwrap();
+        file.shared().pool.as_ref().unwrap().distrust();
+
+        let told = file.set_length(2 << 20).unwrap_err().to_string();
+
+        assert!(told.contains("an earlier sync failed"), "{told}");
+        assert!(file.sync().is_err());
     }
 }

@@ -170,6 +170,11 @@ impl Pool {
         Metrics { hits, misses, evicted, written, drop_calls, resident }
     }
 
+    /// What was written may be lost: no later sync succeeds.
+    fn distrust(&self) {
+        self.shared.unsure.store(true, Ordering::Release);
+    }
+
     /// The page for reading without holding it, if it is in memory: the cheapest way, for values that are checked.
     ///
     /// What was read counts only where [`Optimistic::is_undisturbed`] says so afterwards; else read again.
@@ -252,14 +257,13 @@ impl Handle {
     /// (fsync(2); PostgreSQL's "fsyncgate").
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
-        let unsure = &self.pool.shared.unsure;
-        if unsure.load(Ordering::Acquire) {
+        if self.pool.shared.unsure.load(Ordering::Acquire) {
             return Err(Error::Invalid(
                 "an earlier sync failed, so what was written before it may be lost; open the file again and check it"
                     .to_owned(),
             ));
         }
-        self.reader.sync().inspect_err(|_| unsure.store(true, Ordering::Release))
+        self.reader.sync().inspect_err(|_| self.pool.distrust())
     }
 
     fn check(&self, number: u64) -> Result<()> {
