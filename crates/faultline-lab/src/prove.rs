@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_gain_of_the_accesses_is_told_as_one_of_the_program() {
         let ratio = stats::Comparison {
-            ratio: Estimate { median: 4.0, interval: Some([3.5, 4.5]), samples: 3 },
+            ratio: Estimate { median: 4.0, interval: Some([3.5, 4.5]), coverage: 0.97, samples: 6 },
             detectable: Some(0.1),
         };
         let gain = Gain {

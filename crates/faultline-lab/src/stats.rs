@@ -1,25 +1,33 @@
-//! Medians with their uncertainty: bootstrap intervals, paired ratios, the smallest effect that a session could show.
+//! Medians with their uncertainty: exact intervals, paired ratios, the smallest effect that a session could show.
 //!
 //! From samples to estimates, nothing else. Everything is deterministic: the same samples give the same interval.
 
-/// Resamples of one bootstrap; the edges of a 95 % interval then rest on 50 resamples each.
-const RESAMPLES: usize = 2000;
+/// Share of sessions in which an interval must hold the median before a verdict rests on it.
+pub const WANTED: f64 = 0.95;
 
-/// Share of the resampled medians left out on each side: a 95 % interval.
-const TAIL: f64 = 0.025;
+/// Samples from which on an interval covers [`WANTED`]: with six all lie on one side of the median in 3 % of sessions.
+pub const LEAST: usize = 6;
 
-/// Fixed, so that a report made twice from the same records says the same.
-const SEED: u64 = 0x5eed_fa17;
+/// Samples up to which binomial terms are added; beyond, 0.5^n leaves the range of doubles.
+const EXACT: usize = 1000;
+
+/// Quantile 0.975 of the normal distribution.
+const NORMAL_975: f64 = 1.959_964;
 
 /// A median and how far it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Median of the samples.
     pub median: f64,
-    /// 95 % percentile-bootstrap interval of the median (Efron 1979); `None` with a single sample, which has no spread.
+    /// Two of the samples that hold the median of what they were drawn from, see [`coverage`](Self::coverage); `None` with a
+    /// single sample, which has no spread.
     ///
-    /// With fewer than six samples it is their whole range and covers less than 95 %.
+    /// The order statistics k and n + 1 - k (Thompson 1936; David and Nagaraja, Order Statistics, 7.1): no assumption about
+    /// the law of the samples but that they are independent. k is the largest that covers 95 %; below six samples none
+    /// does, and the interval is their range.
     pub interval: Option<[f64; 2]>,
+    /// Share of sessions in which such an interval holds the median: 1 - 2 P(Binomial(n, 1/2) < k). 0 without an interval.
+    pub coverage: f64,
     /// Samples it rests on.
     pub samples: usize,
 }
@@ -40,8 +48,21 @@ pub enum Told {
     Apart,
     /// A difference cannot be told from chance.
     Tie,
-    /// There is one pair only, so that chance has not been measured.
-    OneRun,
+    /// Too few pairs for an interval that covers 95 %: nothing is told.
+    RunMore,
+}
+
+/// Where a ratio lies beside a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// Above it, by more than chance.
+    Above,
+    /// Below it, by more than chance.
+    Below,
+    /// On neither side for sure.
+    Between,
+    /// Too few pairs to tell.
+    RunMore,
 }
 
 /// The middle of `samples`; the mean of both middles where their number is even. `None` of nothing.
@@ -51,12 +72,14 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     middle(&sorted)
 }
 
-/// Median of `samples` with its bootstrap interval; samples that are not finite are left out.
+/// Median of `samples` with its interval; samples that are not finite are left out.
 pub fn estimate(samples: &[f64]) -> Option<Estimate> {
-    let samples = finite(samples);
-    let median = median(&samples)?;
-    let interval = (samples.len() > 1).then(|| bootstrap(&samples));
-    Some(Estimate { median, interval, samples: samples.len() })
+    let mut sorted = finite(samples);
+    sorted.sort_by(f64::total_cmp);
+    let median = middle(&sorted)?;
+    let (outer, coverage) = order(sorted.len());
+    let interval = (sorted.len() > 1).then(|| [sorted[outer], sorted[sorted.len() - 1 - outer]]);
+    Some(Estimate { median, interval, coverage, samples: sorted.len() })
 }
 
 /// The paired ratios first / second, compared with 1. Pairs without a positive second are left out.
@@ -80,16 +103,60 @@ pub fn smallest_detectable(ratios: &[f64]) -> Option<f64> {
     Some((multiplier(freedom) * error).exp_m1())
 }
 
+impl Estimate {
+    /// Whether its interval covers what a verdict needs.
+    pub fn is_enough(&self) -> bool {
+        self.coverage >= WANTED
+    }
+}
+
 impl Comparison {
     /// What these pairs tell.
     pub fn told(&self) -> Told {
-        let (Some([low, high]), Some(detectable)) = (self.ratio.interval, self.detectable) else {
-            return Told::OneRun;
-        };
-        let excludes_one = low > 1.0 || high < 1.0;
-        let above = self.ratio.median.ln().abs() > detectable.ln_1p();
-        if excludes_one && above { Told::Apart } else { Told::Tie }
+        match self.beside(1.0) {
+            Beside::Above | Beside::Below => Told::Apart,
+            Beside::Between => Told::Tie,
+            Beside::RunMore => Told::RunMore,
+        }
     }
+
+    /// Where the ratio lies beside `threshold`, which is positive: the whole interval must lie on one side, and the median
+    /// farther away than the smallest effect that these pairs could have shown.
+    pub fn beside(&self, threshold: f64) -> Beside {
+        let (true, Some([low, high]), Some(detectable)) =
+            (self.ratio.is_enough(), self.ratio.interval, self.detectable)
+        else {
+            return Beside::RunMore;
+        };
+        let is_far = (self.ratio.median / threshold).ln().abs() > detectable.ln_1p();
+        match () {
+            () if is_far && low > threshold => Beside::Above,
+            () if is_far && high < threshold => Beside::Below,
+            () => Beside::Between,
+        }
+    }
+}
+
+/// How many of `count` sorted samples lie outside the interval on each side, and the share of sessions it then covers.
+fn order(count: usize) -> (usize, f64) {
+    if count > EXACT {
+        // The binomial is normal to three digits here.
+        let outer = count as f64 / 2.0 - NORMAL_975 * (count as f64).sqrt() / 2.0 - 1.0;
+        return (outer as usize, WANTED);
+    }
+    let mut term = 0.5f64.powi(count as i32);
+    let mut tail = term;
+    let mut found = (0, (1.0 - 2.0 * tail).max(0.0));
+    for outer in 1..count / 2 {
+        term *= (count + 1 - outer) as f64 / outer as f64;
+        tail += term;
+        let coverage = 1.0 - 2.0 * tail;
+        if coverage < WANTED {
+            break;
+        }
+        found = (outer, coverage);
+    }
+    found
 }
 
 /// Bloom's M for this many degrees of freedom; tables of Student's t to 10, beyond it the Cornish-Fisher expansion.
@@ -99,7 +166,7 @@ fn multiplier(freedom: usize) -> f64 {
     match freedom {
         0 => f64::INFINITY,
         1..=10 => T_975[freedom - 1] + T_80[freedom - 1],
-        _ => student(1.959_964, freedom) + student(0.841_621, freedom),
+        _ => student(NORMAL_975, freedom) + student(0.841_621, freedom),
     }
 }
 
@@ -121,34 +188,6 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     Some(if sorted.len() % 2 == 1 { upper } else { sorted[half - 1] / 2.0 + upper / 2.0 })
 }
 
-fn bootstrap(samples: &[f64]) -> [f64; 2] {
-    let mut random = SplitMix(SEED);
-    let mut medians: Vec<f64> = (0..RESAMPLES).filter_map(|_| resampled_median(samples, &mut random)).collect();
-    medians.sort_by(f64::total_cmp);
-    let edge = (RESAMPLES as f64 * TAIL) as usize;
-    [medians[edge], medians[RESAMPLES - 1 - edge]]
-}
-
-fn resampled_median(samples: &[f64], random: &mut SplitMix) -> Option<f64> {
-    let mut drawn: Vec<f64> = samples.iter().map(|_| samples[random.below(samples.len())]).collect();
-    drawn.sort_by(f64::total_cmp);
-    middle(&drawn)
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): eight lines, and enough to draw from a handful of samples.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        ((u128::from(mixed) * limit as u128) >> 64) as usize
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,34 +197,77 @@ mod tests {
     fn a_single_sample_has_a_median_and_no_interval() {
         let only = estimate(&[42.0]).unwrap();
 
-        assert_eq!((only.median, only.interval, only.samples), (42.0, None, 1));
+        assert_eq!((only.median, only.interval, only.coverage, only.samples), (42.0, None, 0.0, 1));
         assert_eq!(estimate(&[]), None);
     }
 
     #[test]
-    fn the_interval_of_three_samples_is_their_range() {
-        assert_eq!(estimate(&[3.0, 1.0, 2.0]).unwrap().interval, Some([1.0, 3.0]));
+    fn the_interval_of_few_samples_is_their_range_and_says_what_it_covers() {
+        let covered = |count: usize| {
+            let samples: Vec<f64> = (1..=count).map(|sample| sample as f64).collect();
+            let found = estimate(&samples).unwrap();
+            assert_eq!(found.interval, Some([1.0, count as f64]));
+            found.coverage
+        };
+
+        assert_eq!([2, 3, 4, 5, 6].map(covered), [0.5, 0.75, 0.875, 0.9375, 0.96875]);
     }
 
     #[test]
-    fn one_outlier_among_nine_does_not_move_the_median_nor_its_interval_far() {
-        let samples = [10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 10.1, 9.9, 1000.0];
+    fn the_interval_is_that_of_the_published_tables() {
+        // Ranks of the 95 % interval of a median: n = 8 (1, 8), 9 (2, 8), 12 (3, 10), 17 (5, 13), 20 (6, 15), 50 (18, 33).
+        let ranks = |count: usize| {
+            let (outer, _) = order(count);
+            (outer + 1, count - outer)
+        };
 
-        let found = estimate(&samples).unwrap();
-
-        assert_eq!(found.median, 10.0);
-        assert!(found.interval.unwrap()[1] < 10.3, "{found:?}");
+        assert_eq!([8, 9, 12].map(ranks), [(1, 8), (2, 8), (3, 10)]);
+        assert_eq!([17, 20, 50].map(ranks), [(5, 13), (6, 15), (18, 33)]);
+        assert_eq!(format!("{:.4}", order(9).1), "0.9609");
+        assert_eq!(format!("{:.4}", order(20).1), "0.9586");
     }
 
     #[test]
-    fn ratios_are_of_pairs_so_a_drift_common_to_both_arms_cancels() {
-        let drifting = [(50.0, 100.0), (25.0, 50.0), (5.0, 10.0)];
+    fn six_is_the_least_number_of_samples_for_a_verdict() {
+        let is_enough = |count: usize| estimate(&vec![1.0; count]).unwrap().is_enough();
 
-        let found = compare(&drifting).unwrap();
+        assert_eq!((is_enough(LEAST - 1), is_enough(LEAST)), (false, true));
+    }
 
-        assert_eq!(found.ratio.median, 0.5);
-        assert_eq!(found.ratio.interval, Some([0.5, 0.5]));
-        assert_eq!(found.told(), Told::Apart);
+    #[test]
+    fn the_interval_of_thousands_goes_on_where_that_of_a_thousand_ended() {
+        let (exact, _) = order(EXACT);
+        let (normal, coverage) = order(EXACT + 1);
+
+        assert!(exact.abs_diff(normal) <= 1, "{exact} and {normal}");
+        assert_eq!(coverage, WANTED);
+    }
+
+    /// Draws by a linear congruence (Knuth's MMIX constants), in (0, 1).
+    fn draws() -> impl FnMut() -> f64 {
+        let mut state = 1u64;
+        move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_true_median_as_often_as_they_say_also_of_a_skewed_law() {
+        let mut draw = draws();
+        for count in [2, 3, 5, 6, 8, 9, 15] {
+            let held = (0..4000)
+                .filter(|_| {
+                    let samples: Vec<f64> = (0..count).map(|_| -draw().ln()).collect();
+                    let [low, high] = estimate(&samples).unwrap().interval.unwrap();
+                    // The median of an exponential law.
+                    (low..=high).contains(&2f64.ln())
+                })
+                .count();
+            let (_, says) = order(count);
+
+            assert!((held as f64 / 4000.0 - says).abs() < 0.02, "{count}: {held} of 4000, said {says}");
+        }
     }
 
     #[test]
@@ -207,10 +289,38 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_inside_the_spread_is_a_tie_and_one_run_is_said_to_be_one() {
-        assert_eq!(compare(&[(1.02, 1.0), (0.97, 1.0), (1.04, 1.0)]).unwrap().told(), Told::Tie);
-        assert_eq!(compare(&[(5.0, 1.0)]).unwrap().told(), Told::OneRun);
+    fn a_difference_inside_the_spread_is_a_tie() {
+        let around_one = [1.02, 0.97, 1.04, 0.99, 1.01, 0.98].map(|ratio| (ratio, 1.0));
+
+        assert_eq!(compare(&around_one).unwrap().told(), Told::Tie);
         assert_eq!(compare(&[(1.0, 0.0)]), None);
+    }
+
+    #[test]
+    fn five_pairs_tell_nothing_however_far_apart_and_six_do() {
+        assert_eq!(compare(&[(50.0, 1.0); 5]).unwrap().told(), Told::RunMore);
+        assert_eq!(compare(&[(50.0, 1.0); 6]).unwrap().told(), Told::Apart);
+        assert_eq!(compare(&[(5.0, 1.0)]).unwrap().told(), Told::RunMore);
+    }
+
+    #[test]
+    fn an_effect_below_the_smallest_detectable_one_is_a_tie_though_the_interval_excludes_one() {
+        let all_above = [1.001, 1.001, 1.001, 1.001, 1.001, 1.9].map(|ratio| (ratio, 1.0));
+
+        let found = compare(&all_above).unwrap();
+
+        assert!(found.ratio.interval.unwrap()[0] > 1.0);
+        assert_eq!(found.told(), Told::Tie);
+    }
+
+    #[test]
+    fn a_ratio_lies_beside_any_threshold() {
+        let found = compare(&[2.0, 2.02, 1.98, 2.01, 1.99, 2.0].map(|ratio| (ratio, 1.0))).unwrap();
+
+        assert_eq!(found.beside(1.5), Beside::Above);
+        assert_eq!(found.beside(2.005), Beside::Between);
+        assert_eq!(found.beside(3.0), Beside::Below);
+        assert_eq!(compare(&[(2.0, 1.0); 3]).unwrap().beside(1.0), Beside::RunMore);
     }
 
     proptest! {

@@ -64,8 +64,8 @@ fn latency(arm: &ArmSummary<'_>) -> Value {
 }
 
 fn estimate(estimate: &Estimate) -> Value {
-    let Estimate { median, interval, samples } = estimate;
-    json!({ "median": median, "interval": interval, "samples": samples })
+    let Estimate { median, interval, coverage, samples } = estimate;
+    json!({ "median": median, "interval": interval, "coverage": coverage, "samples": samples })
 }
 
 fn comparison(found: &Comparison) -> Value {
@@ -74,7 +74,7 @@ fn comparison(found: &Comparison) -> Value {
     value["told"] = json!(match found.told() {
         Told::Apart => "apart",
         Told::Tie => "tie",
-        Told::OneRun => "one_run",
+        Told::RunMore => "run_more",
     });
     value
 }

@@ -73,10 +73,19 @@ pub fn with_interval(estimate: &Estimate, number: fn(f64) -> String) -> String {
     }
 }
 
-/// `2.31 x [2.20–2.45]`.
+/// `2.31 x [2.20–2.45]`, and what the interval covers where that is less than 95 %.
 pub fn factor(estimate: &Estimate) -> String {
-    let interval = estimate.interval.map(|[low, high]| format!(" [{}–{}]", ratio(low), ratio(high)));
+    let interval =
+        estimate.interval.map(|[low, high]| format!(" [{}–{}{}]", ratio(low), ratio(high), coverage(estimate)));
     format!("{} x{}", ratio(estimate.median), interval.unwrap_or_default())
+}
+
+/// `, 3 runs: 75 %` of an interval that covers less than 95 %.
+fn coverage(estimate: &Estimate) -> String {
+    match estimate.is_enough() {
+        true => String::new(),
+        false => format!(", {} runs: {}", estimate.samples, percent(estimate.coverage)),
+    }
 }
 
 /// A ratio in a column: two decimals near one, three digits below a tenth.
@@ -134,9 +143,18 @@ mod tests {
 
     #[test]
     fn a_ratio_shows_its_interval_where_it_has_one() {
-        let known = Estimate { median: 0.43, interval: Some([0.41, 0.46]), samples: 3 };
+        let known = Estimate { median: 0.43, interval: Some([0.41, 0.46]), coverage: 0.97, samples: 6 };
 
         assert_eq!(with_interval(&known, ratio), "0.43 [0.41–0.46]");
         assert_eq!(with_interval(&Estimate { interval: None, samples: 1, ..known }, ratio), "0.43");
+    }
+
+    #[test]
+    fn an_interval_that_covers_less_than_95_percent_says_so() {
+        let six = Estimate { median: 2.0, interval: Some([1.5, 2.5]), coverage: 0.96875, samples: 6 };
+        let three = Estimate { coverage: 0.75, samples: 3, ..six };
+
+        assert_eq!(factor(&six), "2.00 x [1.50–2.50]");
+        assert_eq!(factor(&three), "2.00 x [1.50–2.50, 3 runs: 75 %]");
     }
 }
