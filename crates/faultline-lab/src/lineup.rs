@@ -26,7 +26,8 @@ pub fn peers() -> Vec<Arm> {
     peer::ALL.iter().map(|peer| Arm::Peer(Choice::plain(peer.name))).collect()
 }
 
-/// Reads `mmap:advice=random,populate=read`, `mmap:policy=strided,stride=64k` or `fio:engine=libaio`. A uring without a depth gets `iodepth`.
+/// Reads `mmap:advice=random,populate=read`, `mmap:policy=strided,stride=64k` or `fio:engine=libaio`. A method
+/// that keeps transfers in flight gets `iodepth` of them where it is given no other number.
 ///
 /// Errors: Invalid, naming what there is.
 pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
@@ -42,8 +43,8 @@ pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
     })?;
     given.only(&prefetch::params(method, &given)?)?;
     let mut choice = Choice { name: name.to_owned(), given: given.0 };
-    if name == "uring" && !choice.given.contains_key("depth") {
-        choice = choice.with("depth", iodepth);
+    if let Some(depth) = method.depth.filter(|depth| !choice.given.contains_key(*depth)) {
+        choice = choice.with(depth, iodepth);
     }
     Ok(Arm::Method(choice))
 }

@@ -1,6 +1,7 @@
 //! The machine as far as it decides about files: kernel, processor, device, page cache, limits.
 
 use crate::record::Machine;
+use crate::scratch;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,7 @@ pub fn look(files: &[PathBuf]) -> Machine {
         lru: lru(&text("/sys/kernel/mm/lru_gen/enabled")).to_owned(),
         cgroup: cgroup(),
         hypervisor: hypervisor(&cpuinfo),
+        in_memory: in_memory(files),
         swap_bytes: [kib("SwapTotal") - kib("SwapFree"), kib("SwapTotal")],
         remarks: remarks(),
     }
@@ -39,7 +41,7 @@ pub fn available_memory() -> faultline::Bytes {
     faultline::Bytes(meminfo_kib(&text("/proc/meminfo"), "MemAvailable") << 10)
 }
 
-fn text(path: &str) -> String {
+fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -59,6 +61,34 @@ fn device(file: &Path) -> Option<Device> {
     let name = dir.file_name()?.to_string_lossy().into_owned();
     let queue = [dir.join("queue"), dir.parent()?.join("queue")].into_iter().find(|queue| queue.exists())?;
     Some(Device { name, queue })
+}
+
+/// Why what the files lie on is memory, or is kept in memory below the file system.
+fn in_memory(files: &[PathBuf]) -> Option<String> {
+    files.iter().find_map(|file| match scratch::in_memory(file) {
+        Some(name) => Some(format!("{} is on {name}", file.display())),
+        None => device(file).and_then(|device| kept_in_memory(&device.name, Path::new("/sys/block"))),
+    })
+}
+
+/// The same of a block device, by what `blocks` (/sys/block) says of it and of the devices below it.
+fn kept_in_memory(name: &str, blocks: &Path) -> Option<String> {
+    let dir = blocks.join(name);
+    if name.starts_with("ram") || name.starts_with("zram") {
+        return Some(format!("{name} is a disk of memory"));
+    }
+    if let Ok(backing) = fs::read_to_string(dir.join("loop/backing_file")) {
+        let (backing, is_direct) = (backing.trim(), text(dir.join("loop/dio")).trim() == "1");
+        return match scratch::in_memory(Path::new(backing)) {
+            Some(kind) => Some(format!("{name} is a loop device over {backing}, which is on {kind}")),
+            None if is_direct => None,
+            None => Some(format!(
+                "{name} is a loop device over {backing}, which it reads through the page cache; losetup --direct-io=on"
+            )),
+        };
+    }
+    let below = fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten();
+    below.filter_map(|slave| slave.file_name().into_string().ok()).find_map(|slave| kept_in_memory(&slave, blocks))
 }
 
 /// Type of the file system under a file, from the mount whose device it has.
@@ -181,6 +211,42 @@ mod tests {
         assert_eq!(mounted(mounts, "254:0"), Some("ext4"));
         assert_eq!(mounted(mounts, "0:26"), Some("tmpfs"));
         assert_eq!(mounted(mounts, "1:1"), None);
+    }
+
+    /// A /sys/block with one device and its files.
+    fn blocks(name: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = dir.path().join(name).join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_disk_of_memory_is_seen_also_below_others() {
+        let mapped = blocks("dm-0", &[("slaves/zram0/dev", "252:0")]);
+        let on_shm = blocks("loop0", &[("loop/backing_file", "/dev/shm\n"), ("loop/dio", "1\n")]);
+
+        assert_eq!(kept_in_memory("ram0", Path::new("/none")).unwrap(), "ram0 is a disk of memory");
+        assert_eq!(kept_in_memory("dm-0", mapped.path()).unwrap(), "zram0 is a disk of memory");
+        assert!(kept_in_memory("loop0", on_shm.path()).unwrap().contains("/dev/shm, which is on tmpfs"));
+    }
+
+    #[test]
+    fn a_loop_device_over_a_disk_is_a_disk_only_with_direct_io() {
+        let device = |dio| blocks("loop0", &[("loop/backing_file", "/var/tmp\n"), ("loop/dio", dio)]);
+
+        let buffered = kept_in_memory("loop0", device("0\n").path());
+
+        assert!(buffered.unwrap().contains("reads through the page cache; losetup --direct-io=on"));
+        assert_eq!(kept_in_memory("loop0", device("1\n").path()), None);
+    }
+
+    #[test]
+    fn a_disk_is_a_disk() {
+        assert_eq!(kept_in_memory("vda", blocks("vda", &[("queue/rotational", "1")]).path()), None);
     }
 
     #[test]

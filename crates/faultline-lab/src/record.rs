@@ -2,12 +2,13 @@
 //!
 //! Everything stored was seen: integers in base units, no means, no ratios. What is derived is derived in `report`.
 
+use crate::traits::{Class, Traits};
 use crate::trial::Trial;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of this format; raised when a reader of the old one would misread the new one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// One run of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,12 +19,18 @@ pub struct Record {
     pub tool: String,
     /// Same for all records of one call of the tool; they were interleaved and may be compared.
     pub session: String,
+    /// Repetitions that the session was asked for.
+    #[serde(default)]
+    pub planned: Option<u32>,
     /// Seconds since 1970 when the run began.
     pub began_unix_s: u64,
     /// What was to be done.
     pub trial: Trial,
     /// Where it was done.
     pub machine: Machine,
+    /// What the kinds of the trial declare of themselves; `None` where one of them is not known here.
+    #[serde(default)]
+    pub traits: Option<Traits>,
     /// The arm's settings in force, defaults filled in.
     pub settings: BTreeMap<String, String>,
     /// How it ended.
@@ -40,6 +47,9 @@ pub struct Record {
     pub answer: Answer,
     /// What the page cache held before and after.
     pub cache: CacheEvidence,
+    /// The trial's files before and after, in their order; empty where they were not looked at.
+    #[serde(default)]
+    pub files: [Vec<FileState>; 2],
     /// Each condition for believing the figures, with what was found.
     pub gates: Vec<Gate>,
     /// Counters that could not be read, with reason and remedy.
@@ -123,6 +133,10 @@ pub struct Machine {
     pub hypervisor: String,
     /// Bytes of swap in use and in all.
     pub swap_bytes: [u64; 2],
+    /// Why the files lie in memory though they look like files on a disk (a loop device, a disk of memory); `None` where
+    /// they do not, or that cannot be seen.
+    #[serde(default)]
+    pub in_memory: Option<String>,
     /// Anything else that decides: `invlpgb`, paravirtual flush, mitigations off.
     pub remarks: Vec<String>,
 }
@@ -211,15 +225,45 @@ pub struct CacheEvidence {
     pub source: String,
 }
 
+/// What tells a file from another, and from itself after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileState {
+    /// Number of the file system's device.
+    pub device: u64,
+    /// Number of the inode.
+    pub inode: u64,
+    /// Its length.
+    pub size_bytes: u64,
+    /// When its content was changed last, in nanoseconds since 1970.
+    pub modified_ns: i64,
+}
+
 /// A condition for believing the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gate {
-    /// What is looked at: `cold`, `device bytes`, `swap`, `throttling`, `busy machine`, `answer`.
+    /// What is looked at: `cold`, `device bytes`, `swap`, `quota`, `busy machine`, `answer`.
     pub name: String,
     /// What was found.
     pub finding: Finding,
     /// The sentence with the numbers.
     pub says: String,
+    /// Whose doing it is.
+    #[serde(default)]
+    pub by: By,
+    /// What to do about it; empty where nothing can be done, or nothing is to be.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub remedy: String,
+}
+
+/// Whose doing a condition is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    /// Of how the run was set up: the same command gives the same again.
+    #[default]
+    Setup,
+    /// Of others on the machine: the same command may do better when they are quiet.
+    Others,
 }
 
 /// What a gate found.
@@ -250,9 +294,24 @@ impl Record {
         self.phases.iter().find(|phase| phase.name == name)
     }
 
+    /// What the arm is; `None` where that is not known here.
+    pub fn class(&self) -> Option<Class> {
+        self.traits.as_ref().map(|traits| traits.class)
+    }
+
+    /// Whether it is the arm that does nothing, whose time is the harness's own.
+    pub fn is_control(&self) -> bool {
+        self.class() == Some(Class::Control)
+    }
+
+    /// The gates that spoiled it.
+    pub fn spoilers(&self) -> impl Iterator<Item = &Gate> {
+        self.gates.iter().filter(|gate| gate.finding == Finding::Spoiled)
+    }
+
     /// What spoiled it, in sentences.
     pub fn spoiled(&self) -> impl Iterator<Item = &str> {
-        self.gates.iter().filter(|gate| gate.finding == Finding::Spoiled).map(|gate| gate.says.as_str())
+        self.spoilers().map(|gate| gate.says.as_str())
     }
 
     /// Whether it ran to its end and nothing spoiled it.

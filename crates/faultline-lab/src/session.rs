@@ -1,8 +1,8 @@
 //! A comparison: the same workload through several arms, repeated in turns, each run a record on disk as it ends.
 
 use crate::experiment::Planned;
-use crate::record::{Answer, Cell, Finding, Gate, Outcome, Record};
-use crate::run::{self, check};
+use crate::record::{By, Cell, Outcome, Record};
+use crate::run::{self, gates};
 use crate::trial::{Arm, Trial};
 use faultline::{Error, Result};
 use std::fs::{self, File};
@@ -30,7 +30,9 @@ pub struct Comparison {
 /// Runs the arms in turns, so that a change of the machine's mood meets all of them. Each repetition begins one arm
 /// later than the one before, so that none is always first. `ended` gets each record as it is complete.
 ///
-/// An arm that cannot run, or failed, is not tried again. Ends early, with what there is, when the session is stopped.
+/// An arm that cannot run, or failed, is not tried again. A repetition in which others disturbed an arm is followed by
+/// another one of all arms, for at most as many as were asked for. Ends early, with what there is, when the session is
+/// stopped.
 ///
 /// Errors: what `ended` returns; no worker can be started.
 pub fn interleave(
@@ -40,7 +42,10 @@ pub fn interleave(
 ) -> Result<Vec<Record>> {
     let mut records: Vec<Record> = Vec::new();
     let count = comparison.arms.len();
-    for repetition in 0..comparison.repetitions {
+    for repetition in 0..comparison.repetitions.saturating_mul(2) {
+        if undisturbed(&records, repetition) >= comparison.repetitions {
+            break;
+        }
         for turn in 0..count {
             let arm = &comparison.arms[(turn + repetition as usize) % count];
             let gave_up = |record: &Record| record.trial.arm == *arm && !runs_again(&record.outcome);
@@ -52,7 +57,8 @@ pub fn interleave(
             }
             let trial = Trial { arm: arm.clone(), repetition, ..comparison.trial.clone() };
             let mut record = run::run(&trial, session)?;
-            compare_digests(&records, &mut record);
+            record.planned = Some(comparison.repetitions);
+            gates::beside(&records, &mut record);
             ended(&record)?;
             records.push(record);
         }
@@ -95,32 +101,15 @@ pub fn grid(
     Ok(())
 }
 
-fn runs_again(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Done | Outcome::Interrupted)
+/// How many of the first `repetitions` others left in peace. What is wrong with the set-up is so in every repetition.
+fn undisturbed(records: &[Record], repetitions: u32) -> u32 {
+    let is_disturbed = |record: &Record| record.spoilers().any(|gate| gate.by == By::Others) && !record.is_control();
+    let of = |repetition: u32| records.iter().filter(move |record| record.trial.repetition == repetition);
+    (0..repetitions).filter(|repetition| !of(*repetition).any(is_disturbed)).count() as u32
 }
 
-/// On a user's file nobody knows the right answer, but all arms must have seen the same.
-fn compare_digests(earlier: &[Record], record: &mut Record) {
-    let Answer::Digests(own) = &record.answer else { return };
-    let others = earlier.iter().filter_map(|other| match &other.answer {
-        Answer::Digests(theirs) if other.outcome == Outcome::Done => Some((other, theirs)),
-        _ => None,
-    });
-    let mut compared = 0;
-    for (other, theirs) in others {
-        compared += 1;
-        if let Some((thread, bucket)) = check::first_difference(own, theirs) {
-            let says = format!(
-                "saw other bytes than {} (thread {thread}, accesses from {}); is the file being written?",
-                other.trial.arm,
-                bucket as u64 * check::BUCKET
-            );
-            record.gates.push(Gate { name: "answer".to_owned(), finding: Finding::Spoiled, says });
-            return;
-        }
-    }
-    let says = format!("the digests equal those of {compared} earlier run(s) as far as both got");
-    record.gates.push(Gate { name: "answer".to_owned(), finding: Finding::Fine, says });
+fn runs_again(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Done | Outcome::Interrupted)
 }
 
 /// A file that takes one record a line.

@@ -18,8 +18,9 @@ const STRANGERS: &[(&str, &str)] =
 
 /// Floors of the lab, lowest first.
 const LAB: &[&[&str]] = &[
-    &["data", "trial", "record", "stats"],
+    &["data", "trial", "traits", "record", "stats"],
     &["workload", "machine", "place", "scratch", "peer", "procedure", "process"],
+    &["kinds"],
     &["run", "lineup"],
     &["experiment", "jobfile"],
     &["session"],

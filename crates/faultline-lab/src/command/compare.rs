@@ -10,7 +10,7 @@ use crate::report;
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session::{self, Comparison, Records, interleave};
-use crate::trial::{Arm, CacheState, Data, Direction, Trial};
+use crate::trial::{CacheState, Data, Direction, Trial};
 use faultline::{Bytes, Error, Layout, Result, Target};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -223,11 +223,15 @@ fn made(options: &Options, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
     Ok(Source { data, _made: Some(made) })
 }
 
-/// The memory limit in force; where none can be made, the reason goes into the machine's remarks and so into the table.
+/// The memory limit in force. Where nobody asked for one and none can be made, the reason goes into the machine's remarks
+/// and so into the table.
+///
+/// Errors: Missing where the limit asked for cannot be put in force.
 fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
     let limit = match options.memory {
         Some(Memory::Unlimited) => return Ok(None),
-        Some(Memory::Limit(limit)) => limit,
+        // What was asked for is put in force or refused: without it the answer may be the opposite.
+        Some(Memory::Limit(limit)) => return MemoryLimit::create(limit).map(|_| Some(limit.0)).map_err(Error::Missing),
         None if trial.data.content_seed.is_some() => {
             let least = place::smallest_limit(trial).0.next_multiple_of(1 << 20);
             Bytes((trial.data.size_bytes / 4).max(least))
@@ -286,17 +290,14 @@ fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
     if stop.load(Ordering::Relaxed) {
         return Exit::Interrupted;
     }
-    let real = |record: &&Record| !matches!(&record.trial.arm, Arm::Method(choice) if choice.name == "null");
-    let spoiled = records.iter().any(|record| record.spoiled().next().is_some());
-    let done = records.iter().filter(real).any(|record| record.outcome == Outcome::Done);
-    let missing = records.iter().filter(real).any(|record| matches!(record.outcome, Outcome::Missing(_)));
-    let only_control = records.iter().all(|record| !real(&record));
-    let failed = records.iter().any(|record| matches!(record.outcome, Outcome::Failed(_)));
-    match (spoiled, done, missing, failed) {
-        (true, ..) => Exit::Invalid,
-        (_, true, ..) => Exit::Ok,
-        _ if only_control && !failed => Exit::Ok,
-        (_, false, true, false) => Exit::Unsupported,
-        (_, false, ..) => Exit::No,
+    let summary = report::Summary::of(records);
+    let real = || records.iter().filter(|record| !record.is_control());
+    let is_missing = |record: &Record| matches!(record.outcome, Outcome::Missing(_));
+    let is_done = |record: &Record| record.outcome == Outcome::Done;
+    match () {
+        () if real().count() > 0 && real().all(is_missing) => Exit::Unsupported,
+        () if real().count() > 0 && !real().any(is_done) && real().all(|record| record.gates.is_empty()) => Exit::No,
+        () if summary.groups.iter().all(report::Group::is_valid) => Exit::Ok,
+        () => Exit::Invalid,
     }
 }

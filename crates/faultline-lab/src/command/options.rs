@@ -1,6 +1,7 @@
 //! The options that say what is measured, under the names fio's users know.
 
 use crate::lineup;
+use crate::traits::Ends;
 use crate::trial::{Arm, CacheState, Choice, Direction, Limits};
 use crate::workload;
 use clap::{Args, ValueEnum};
@@ -91,8 +92,8 @@ pub struct Options {
     /// Leave out the peers (fio)
     #[arg(long, help_heading = "Conditions")]
     pub no_peer: bool,
-    /// Runs of each method, in turns
-    #[arg(long, short, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
+    /// Runs of each method, in turns; a verdict needs six
+    #[arg(long, short, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
     pub runs: u32,
     /// Length of an interval of the timeline
     #[arg(long, default_value = "250ms", value_name = "TIME", help_heading = "Conditions")]
@@ -155,18 +156,17 @@ impl Options {
 
     /// Bytes of one access.
     pub fn block(&self) -> Result<Bytes> {
-        let usual = if self.workload()?.name == "strided" { Bytes(64) } else { Bytes::kib(4) };
-        Ok(self.bs.unwrap_or(usual))
+        Ok(self.bs.unwrap_or(workload::named(&self.workload()?.name)?.block))
     }
 
     /// When each run ends.
     pub fn limits(&self) -> Result<Limits> {
-        let one_pass = matches!(self.workload()?.name.as_str(), "sequential" | "strided" | "trace");
+        let is_endless = workload::named(&self.workload()?.name)?.ends == Ends::Endless;
         let runtime = match (self.runtime, self.number_ios) {
             (None, Some(_)) => None,
             (runtime, _) => Some(runtime.unwrap_or(Nanos::secs(2)).0),
         };
-        let time_based = self.time_based || (!one_pass && runtime.is_some());
+        let time_based = self.time_based || (is_endless && runtime.is_some());
         Ok(Limits { runtime_ns: runtime, accesses: self.number_ios, time_based })
     }
 

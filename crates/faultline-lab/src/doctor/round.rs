@@ -61,6 +61,7 @@ impl Round {
     pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: Options, since: Nanos) -> Round {
         let found = place::of_process(pid);
         let scene = Scene {
+            with_children: false,
             pid: Some(pid),
             cgroup: found.as_ref().map(|(dir, _)| dir.clone()),
             files: data_paths(pid, &places),

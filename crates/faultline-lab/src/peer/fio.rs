@@ -4,12 +4,13 @@
 //! `norandommap`, because uniform draws repeat blocks; no mmap engine with `direct=1`, which would be buffered without
 //! a word; no unit that a version of fio could read in another way, only plain bytes.
 
-use super::Peer;
+use super::{Manner, Peer};
 use crate::record::{Answer, Buckets, Latency, Phase, Record, ThreadRun};
 use crate::trial::{Arm, Choice, Direction, Trial};
+use crate::workload::{self, FioOrder, Workload};
 use faultline::params::{Params, Switch};
 use faultline::sys::ring::IO_URING;
-use faultline::{Bytes, Error, Missing, Need, Result};
+use faultline::{Error, Missing, Need, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus};
@@ -19,6 +20,7 @@ pub(super) const PEER: Peer = Peer {
     summary: "the flexible I/O tester, on the same files with the same law of offsets, block, depth and time",
     needs: &[&FIO],
     params: FioParams::declared,
+    manner,
     command,
     read_back,
 };
@@ -81,6 +83,12 @@ fn engine(params: &FioParams) -> &'static str {
     }
 }
 
+fn manner(trial: &Trial, choice: &Choice) -> Result<Manner> {
+    let params = FioParams::from_given(&choice.given())?;
+    let has_queue = !matches!(params.engine, Engine::Psync | Engine::Mmap);
+    Ok(Manner { direct: params.direct.is_on(), depth: has_queue.then_some(trial.iodepth) })
+}
+
 fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     let params = FioParams::from_given(&choice.given())?;
     FIO.met()?;
@@ -128,36 +136,38 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     Ok(std::iter::once("fio".to_owned()).chain(name).chain(options).chain(flags).collect())
 }
 
+/// The trial's order in fio's words.
+fn order(trial: &Trial) -> Result<FioOrder> {
+    let workload = workload::named(&trial.workload.name)?;
+    let Some(order) = workload.fio else {
+        let has_words = |workload: &&&Workload| workload.fio.is_some();
+        let names: Vec<&str> = workload::ALL.iter().filter(has_words).map(|workload| workload.name).collect();
+        let reason = format!("fio has no option for the order of {}", workload.name);
+        return Err(cannot(&reason, &format!("the peer takes part in {}", names.join(", "))));
+    };
+    order(&trial.workload.given())
+}
+
 /// Which offsets follow each other.
 fn law(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&str>) -> Result<()> {
     let (space, block, threads) = (trial.data.size_bytes, trial.block_bytes, u64::from(trial.threads));
     let files = trial.data.files.len() as u64;
     let word = if trial.direction == Direction::Write { "write" } else { "read" };
-    let parameter = |name: &str| trial.workload.given.get(name);
     let mut share = space;
-    match trial.workload.name.as_str() {
-        "uniform" | "zipf" => {
+    match order(trial)? {
+        FioOrder::Random(distribution) => {
             options.insert("rw", format!("rand{word}"));
             options.insert("file_service_type", "random".to_owned());
             flags.push("--norandommap");
-            if trial.workload.name == "zipf" {
-                let theta = parameter("theta").map_or("1.1", String::as_str);
-                options.insert("random_distribution", format!("zipf:{theta}"));
-            }
+            options.insert("random_distribution", distribution);
         }
-        "sequential" => {
+        FioOrder::Steps(None) => {
             options.insert("rw", word.to_owned());
             share = space / block / threads * block;
         }
-        "strided" => {
-            let stride =
-                parameter("stride").map_or(Ok(Bytes::kib(256)), |text| text.parse()).map_err(Error::Invalid)?;
-            options.insert("rw", format!("{word}:{}", stride.0.saturating_sub(block)));
-            share = space / stride.0 / threads * stride.0;
-        }
-        other => {
-            let reason = format!("the order of {other} cannot be told to it");
-            return Err(cannot(&reason, "the peer takes part in sequential, uniform, zipf and strided"));
+        FioOrder::Steps(Some(stride)) => {
+            options.insert("rw", format!("{word}:{}", stride.saturating_sub(block)));
+            share = space / stride / threads * stride;
         }
     }
     if files > 1 && share != space {
@@ -177,7 +187,7 @@ fn law(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&str
 /// When it ends.
 fn ends(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&str>) {
     let (blocks, threads) = (trial.data.size_bytes / trial.block_bytes, u64::from(trial.threads));
-    let is_random = matches!(trial.workload.name.as_str(), "uniform" | "zipf");
+    let is_random = matches!(order(trial), Ok(FioOrder::Random(_)));
     let one_pass = (is_random && !trial.limits.time_based).then_some(blocks);
     let accesses = [trial.limits.accesses, one_pass].into_iter().flatten().min();
     // fio counts them for each job.

@@ -24,6 +24,10 @@ pub struct Peer {
     pub needs: &'static [&'static Need],
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
+    /// How it would reach the files of a trial.
+    ///
+    /// Errors: Invalid (unknown parameter).
+    pub manner: fn(&Trial, &Choice) -> Result<Manner>,
     /// The command line for a trial.
     ///
     /// Errors: Invalid (unknown parameter), Missing (not installed; this program cannot do this workload).
@@ -32,6 +36,15 @@ pub struct Peer {
     ///
     /// Errors: Invalid, with what the program complained of.
     pub read_back: fn(&str, ExitStatus, &mut Record) -> Result<()>,
+}
+
+/// How a peer reaches files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Manner {
+    /// Past the page cache.
+    pub direct: bool,
+    /// Transfers that each of its threads keeps in flight; `None` where it makes one after the other.
+    pub depth: Option<u32>,
 }
 
 /// The peer of this name.

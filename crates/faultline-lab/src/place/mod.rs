@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// Memory that the program itself, its counters and its stacks take in a place.
 const OWN_NEEDS: Bytes = Bytes::mib(16);
 
+/// The largest page of any architecture: limits are rounded down to pages.
+const LARGEST_PAGE: u64 = 64 << 10;
+
 /// How long a group may take to become empty when its processes were killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -67,12 +70,23 @@ impl MemoryLimit {
 
     fn set(&self, bytes: Bytes) -> Result<()> {
         self.write(self.hierarchy.limit_file(), &bytes.0.to_string())?;
+        self.check(bytes)?;
         // Without these the limit would be on memory alone, and swap would hide what does not fit.
         let _ = match self.hierarchy.version {
             Version::V1 => self.write("memory.memsw.limit_in_bytes", &bytes.0.to_string()),
             Version::V2 => self.write("memory.swap.max", "0"),
         };
         Ok(())
+    }
+
+    /// Whether the limit is what was written, to the page that version 1 rounds down to.
+    fn check(&self, bytes: Bytes) -> Result<()> {
+        let path = self.group.join(self.hierarchy.limit_file());
+        let text = fs::read_to_string(&path).map_err(|error| Error::io("read the limit back", &path, error))?;
+        match text.trim().parse::<u64>() {
+            Ok(set) if set <= bytes.0 && bytes.0 - set < LARGEST_PAGE => Ok(()),
+            _ => Err(Error::Invalid(format!("{} holds {} after {} was written", path.display(), text.trim(), bytes.0))),
+        }
     }
 
     fn write(&self, file: &str, text: &str) -> Result<()> {

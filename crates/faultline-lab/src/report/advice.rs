@@ -4,8 +4,10 @@
 //! not measured is not advised.
 
 use super::derive::{self, Formula};
-use super::{ArmSummary, Group, words};
-use crate::stats::{Comparison, Told};
+use super::verdict::Standing;
+use super::{ArmSummary, Group, Trouble, words};
+use crate::stats::{self, Comparison, Told};
+use crate::traits::Class;
 use crate::trial::Direction;
 
 /// An mmap within this share of the best method is good enough: it saves its user buffers and code.
@@ -46,7 +48,19 @@ const RULES: &[fn(&Group<'_>) -> Option<Advice>] = &[
 
 /// What every rule that applies says.
 pub fn of(group: &Group<'_>) -> Vec<Advice> {
-    RULES.iter().filter_map(|rule| rule(group)).collect()
+    match group.verdict.standing {
+        Standing::Judged => RULES.iter().filter_map(|rule| rule(group)).collect(),
+        // Figures without a verdict decide nothing; only how to get one is known.
+        Standing::RunMore => repeat(group).into_iter().collect(),
+        Standing::NotValid => group.troubles.iter().filter_map(mend).collect(),
+        Standing::Nothing => Vec::new(),
+    }
+}
+
+/// What to do about a condition that spoiled runs.
+fn mend(trouble: &Trouble) -> Option<Advice> {
+    let says = trouble.remedy.clone();
+    (!says.is_empty()).then(|| Advice { says, because: trouble.first.clone() })
 }
 
 fn advice(says: String, because: String) -> Option<Advice> {
@@ -54,7 +68,11 @@ fn advice(says: String, because: String) -> Option<Advice> {
 }
 
 fn is_mmap(arm: &ArmSummary<'_>) -> bool {
-    arm.kind() == "mmap"
+    arm.class() == Some(Class::Mapped)
+}
+
+fn is_explicit(arm: &ArmSummary<'_>) -> bool {
+    arm.class() == Some(Class::Explicit)
 }
 
 fn best_of<'g, 'a>(group: &'g Group<'a>, is: impl Fn(&ArmSummary<'a>) -> bool) -> Option<&'g ArmSummary<'a>> {
@@ -63,7 +81,7 @@ fn best_of<'g, 'a>(group: &'g Group<'a>, is: impl Fn(&ArmSummary<'a>) -> bool) -
 
 /// `first` against `second` where it is not a tie, and by how much.
 fn gain(first: &ArmSummary<'_>, second: &ArmSummary<'_>) -> Option<Comparison> {
-    first.against(second).filter(|gain| gain.told() != Told::Tie)
+    first.against(second).filter(|gain| gain.told() == Told::Apart)
 }
 
 /// `2.31 x [2.20–2.45] the throughput of pread`.
@@ -101,10 +119,11 @@ fn mmap_is_fine(group: &Group<'_>) -> Option<Advice> {
         _ if mmap.name == best.name => {
             let other = best_of(group, |arm| !is_mmap(arm))?;
             let lead = mmap.against(other)?;
-            advice(
-                format!("map the file: {} serves this workload best", mmap.name),
-                format!("{}{size}", gained(&lead, other)),
-            )
+            let says = match lead.told() {
+                Told::Apart => format!("map the file: {} serves this workload best", mmap.name),
+                _ => format!("map the file if you like its convenience: nothing is faster than {} for sure", mmap.name),
+            };
+            advice(says, format!("{}{size}", gained(&lead, other)))
         }
         median if median >= GOOD_ENOUGH => advice(
             format!("{} is good enough here if you like its convenience", mmap.name),
@@ -179,13 +198,14 @@ impl TotalCmp for Option<f64> {
 }
 
 fn deepen_the_queue(group: &Group<'_>) -> Option<Advice> {
-    let queued = best_of(group, |arm| arm.kind() == "uring" && arm.is_direct())?;
-    let single = best_of(group, |arm| arm.kind() == "direct")?;
+    let queued =
+        best_of(group, |arm| is_explicit(arm) && arm.is_direct() && arm.depth().is_some_and(|depth| depth > 1))?;
+    let single = best_of(group, |arm| is_explicit(arm) && arm.is_direct() && arm.depth().is_none())?;
     let lead = gain(queued, single).filter(|lead| lead.ratio.median >= WORTH)?;
-    let depth = queued.setting("depth").map_or_else(|| group.trial.iodepth.to_string(), str::to_owned);
+    let depth = queued.depth()?;
     let threads = group.trial.threads;
     advice(
-        format!("keep several accesses in flight: io_uring with depth {depth}"),
+        format!("keep {depth} accesses in flight: {}", queued.name),
         format!(
             "{} with {}",
             gained(&lead, single),
@@ -235,12 +255,17 @@ fn mind_the_tail(group: &Group<'_>) -> Option<Advice> {
 fn repeat(group: &Group<'_>) -> Option<Advice> {
     let (best, second) = (group.best()?, group.methods().nth(1)?);
     let found = best.against(second)?;
-    match found.detectable {
-        None => advice(
-            "repeat it: --runs 3 or more".to_owned(),
-            "a single run shows no spread, so no interval could be given".to_owned(),
+    match (found.told(), found.detectable) {
+        (Told::RunMore, _) => advice(
+            format!("repeat it: --runs {} or more", stats::LEAST),
+            format!(
+                "the interval of {} covers {}, and a verdict needs {}",
+                words::runs(found.ratio.samples),
+                words::percent(found.ratio.coverage),
+                words::percent(stats::WANTED)
+            ),
         ),
-        Some(effect) if effect > COARSE && found.told() == Told::Tie => advice(
+        (Told::Tie, Some(effect)) if effect > COARSE => advice(
             format!("to tell {} from {}, repeat it more often", best.name, second.name),
             format!(
                 "these {} pairs could only have shown differences above {}",
@@ -248,7 +273,7 @@ fn repeat(group: &Group<'_>) -> Option<Advice> {
                 words::percent(effect)
             ),
         ),
-        Some(_) => None,
+        _ => None,
     }
 }
 
@@ -265,12 +290,12 @@ mod tests {
 
     /// Three runs that read `amplification` device bytes for each byte wanted.
     fn reading(arm: &str, per_second: u64, amplification: u64) -> Vec<Record> {
-        repeated_by(&Run::of(arm).counter(counters::DEVICE_READ, per_second * 4096 * amplification), per_second, 3)
+        repeated_by(&Run::of(arm).counter(counters::PROCESS_READ, per_second * 4096 * amplification), per_second, 6)
     }
 
     #[test]
     fn mmap_close_to_the_best_is_called_good_enough() {
-        let found = says(&[repeated("mmap advice=normal", 96_000, 3), repeated("pread", 100_000, 3)].concat());
+        let found = says(&[repeated("mmap advice=normal", 96_000, 6), repeated("pread", 100_000, 6)].concat());
 
         assert!(found[0].starts_with("mmap advice=normal is good enough here"), "{found:?}");
         assert!(found[0].contains("it reaches 0.96"), "{found:?}");
@@ -278,7 +303,7 @@ mod tests {
 
     #[test]
     fn mmap_far_behind_is_left_with_the_measured_factor() {
-        let found = says(&[repeated("mmap advice=random", 10_000, 3), repeated("direct", 40_000, 3)].concat());
+        let found = says(&[repeated("mmap advice=random", 10_000, 6), repeated("direct", 40_000, 6)].concat());
 
         assert!(found[0].starts_with("read with direct instead of mmap | 4.00 x [4.00–4.00]"), "{found:?}");
     }
@@ -309,12 +334,11 @@ mod tests {
 
     #[test]
     fn a_deep_queue_is_advised_with_its_gain_over_one_access_at_a_time() {
-        let records = [repeated("uring depth=32 direct=on", 96_000, 3), repeated("direct", 12_000, 3)];
+        let records = [repeated("uring depth=32 direct=on", 96_000, 6), repeated("direct", 12_000, 6)];
 
         let found = says(&records.concat());
 
-        let deep =
-            "keep several accesses in flight: io_uring with depth 32 | 8.00 x [8.00–8.00] the throughput of direct";
+        let deep = "keep 32 accesses in flight: uring depth=32 direct=on | 8.00 x [8.00–8.00] the throughput of direct";
         assert!(found[0].starts_with(deep), "{found:?}");
     }
 
@@ -322,6 +346,6 @@ mod tests {
     fn a_single_run_is_advised_to_be_repeated() {
         let found = says(&[repeated("pread", 1_000, 1), repeated("direct", 2_000, 1)].concat());
 
-        assert!(found.iter().any(|says| says.starts_with("repeat it: --runs 3")), "{found:?}");
+        assert!(found.iter().any(|says| says.starts_with("repeat it: --runs 6 or more")), "{found:?}");
     }
 }

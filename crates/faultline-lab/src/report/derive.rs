@@ -4,7 +4,7 @@
 
 use super::{counters, words};
 use crate::record::{Buckets, Record};
-use crate::trial::{Arm, Direction};
+use crate::trial::Direction;
 use std::collections::BTreeMap;
 
 /// A figure computed from one record.
@@ -62,8 +62,8 @@ pub const SETUP_SHARE: Formula = Formula {
 pub const READ_AMPLIFICATION: Formula = Formula {
     name: "read_amplification",
     title: "device/wanted",
-    says: "bytes read from the device / bytes the program asked for, repeats included; below 1 the page cache helped. \
-           Device bytes: the larger of the process's (/proc/PID/io) and the devices' (others' traffic included)",
+    says: "bytes that the run itself read from the device (/proc/PID/io, with the children of a peer) / bytes the program \
+           asked for, repeats included; below 1 the page cache helped",
     number: words::ratio,
     of: |record| {
         (record.trial.direction == Direction::Read).then(|| per(device_bytes(record)?, record.bytes() as f64))?
@@ -74,22 +74,22 @@ pub const READ_AMPLIFICATION: Formula = Formula {
 pub const REREADING: Formula = Formula {
     name: "device_bytes_per_distinct_byte",
     title: "device/distinct",
-    says: "bytes read from the device / bytes of distinct blocks visited (counted for orders that visit a block once, \
-           size (1 - exp(-visited / size)) expected for uniform draws); above 1 is read-ahead or reading again",
+    says: "bytes that the run read from the device / bytes of distinct blocks visited (counted for orders that visit a \
+           block once, expected for random draws); above 1 is read-ahead or reading again",
     number: words::ratio,
-    of: |record| per(device_bytes(record)?, distinct_bytes(record)?),
+    of: |record| per(device_bytes(record)?, record.traits.as_ref()?.distinct_bytes? as f64),
 };
 
 /// Written device bytes per byte written.
 pub const WRITE_AMPLIFICATION: Formula = Formula {
     name: "write_amplification",
     title: "device/written",
-    says: "bytes written to the device / bytes the program wrote",
+    says: "bytes that the run made dirty in the page cache or wrote past it (/proc/PID/io) / bytes the program wrote; what \
+           the file system writes for itself is not in it",
     number: words::ratio,
     of: |record| {
-        let written = counters::growth(record, counters::DEVICE_WRITTEN);
-        let written = written.max(counters::growth(record, counters::PROCESS_WRITTEN))?;
-        (record.trial.direction == Direction::Write && !is_control(record))
+        let written = counters::growth(record, counters::PROCESS_WRITTEN)?;
+        (record.trial.direction == Direction::Write && !record.is_control())
             .then(|| per(written as f64, record.bytes() as f64))?
     },
 };
@@ -98,7 +98,7 @@ pub const WRITE_AMPLIFICATION: Formula = Formula {
 pub const DEVICE_BYTES: Formula = Formula {
     name: "device_read_bytes",
     title: "device bytes",
-    says: "bytes read from the device in open + visit + close; see read_amplification for whose",
+    says: "bytes that the run itself read from the device in open + visit + close",
     number: words::bytes,
     of: device_bytes,
 };
@@ -198,11 +198,6 @@ pub const ALL: &[&Formula] = &[
     &HUGE_SHARE,
 ];
 
-/// Whether this is the arm that does nothing, whose time is the harness's own.
-pub fn is_control(record: &Record) -> bool {
-    matches!(&record.trial.arm, Arm::Method(choice) if choice.name == "null")
-}
-
 /// Upper edge in nanoseconds of the bucket in which the share `quantile` of accesses had ended; `None` of nothing.
 pub fn percentile(buckets: &Buckets, quantile: f64) -> Option<u64> {
     let total: u128 = buckets.0.iter().map(|(_, count)| u128::from(*count)).sum();
@@ -240,21 +235,10 @@ fn total_s(record: &Record) -> f64 {
     record.phases.iter().map(|phase| phase.wall_ns as f64 / 1e9).sum()
 }
 
-/// The devices' own count catches what a peer's children read; the process's count catches stacked devices.
+/// What the run itself made the device read, a peer's children included; never what the device did for others.
 fn device_bytes(record: &Record) -> Option<f64> {
-    let process = counters::growth(record, counters::PROCESS_READ);
-    let bytes = counters::growth(record, counters::DEVICE_READ).max(process)?;
-    (!is_control(record)).then_some(bytes as f64)
-}
-
-/// Bytes of distinct blocks; `None` for skewed orders, of which nothing simple is true.
-fn distinct_bytes(record: &Record) -> Option<f64> {
-    let (visited, size) = (record.bytes() as f64, record.trial.data.size_bytes as f64);
-    match record.trial.workload.name.as_str() {
-        "sequential" | "strided" => Some(visited.min(size)),
-        "uniform" | "chase" | "gather" => Some(size * (1.0 - (-visited / size.max(1.0)).exp())),
-        _ => None,
-    }
+    let bytes = counters::growth(record, counters::PROCESS_READ)?;
+    (!record.is_control()).then_some(bytes as f64)
 }
 
 #[cfg(test)]
@@ -273,7 +257,7 @@ mod tests {
 
     #[test]
     fn read_amplification_is_device_bytes_per_byte_wanted_and_none_of_the_control() {
-        let run = |arm| Run::of(arm).block(64).accesses(1_000).counter(counters::DEVICE_READ, 64_000 * 64);
+        let run = |arm| Run::of(arm).block(64).accesses(1_000).counter(counters::PROCESS_READ, 64_000 * 64);
 
         assert_eq!((READ_AMPLIFICATION.of)(&run("mmap").record()), Some(64.0));
         assert_eq!((READ_AMPLIFICATION.of)(&run("null").record()), None);

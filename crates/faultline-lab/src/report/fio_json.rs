@@ -5,6 +5,7 @@
 
 use super::{counters, derive};
 use crate::record::{Outcome, Record};
+use crate::traits::Order;
 use crate::trial::Direction;
 use serde_json::{Map, Value, json};
 
@@ -63,8 +64,8 @@ fn options(record: &Record) -> Value {
 }
 
 fn rw(record: &Record) -> &'static str {
-    let is_sequential = matches!(record.trial.workload.name.as_str(), "sequential" | "strided");
-    match (record.trial.direction, is_sequential) {
+    let is_ascending = record.traits.as_ref().is_some_and(|traits| traits.order == Order::Ascending);
+    match (record.trial.direction, is_ascending) {
         (Direction::Read, true) => "read",
         (Direction::Read, false) => "randread",
         (Direction::Write, true) => "write",

@@ -3,7 +3,7 @@
 //! This fills a template (`page.html`) with texts; all numbers are formatted here, all layout is there.
 
 use super::plot::{self, Look};
-use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, terminal, words};
+use super::{ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, terminal, words};
 use crate::record::{Finding, Record};
 use faultline::{Error, Result};
 use minijinja::{Environment, Value, context};
@@ -44,6 +44,8 @@ fn group(group: &Group<'_>) -> Result<Value> {
         session => group.session,
         title => title(group),
         verdict => group.verdict.sentence,
+        troubles => sentences(&group.troubles, group.runs()),
+        noted => sentences(&group.noted, group.runs()),
         evidence => group.verdict.evidence,
         advice => group.advice.iter().map(|advice| context! { says => advice.says, because => advice.because }).collect::<Vec<_>>(),
         machine => pairs(conditions::machine(group)),
@@ -115,21 +117,25 @@ fn arm_row(arm: &ArmSummary<'_>, look: Look) -> Value {
     }
 }
 
+fn sentences(troubles: &[Trouble], all: usize) -> Vec<String> {
+    troubles.iter().map(|trouble| trouble.sentence(all)).collect()
+}
+
 fn unknown() -> String {
     words::UNKNOWN.to_owned()
 }
 
 fn state(arm: &ArmSummary<'_>) -> (&'static str, Vec<String>) {
     match &arm.state {
-        State::Measured(troubles) => {
+        State::Measured(_) => {
             let word = match arm.role {
                 Role::Control => "control",
                 Role::Peer => "peer",
                 Role::Method => "",
             };
-            (word, troubles.clone())
+            (word, Vec::new())
         }
-        State::Invalid(troubles) => ("invalid", troubles.clone()),
+        State::Invalid(_) => ("invalid", Vec::new()),
         State::Missing(why) => ("not here", vec![why.clone()]),
         State::Failed(why) => ("failed", vec![why.clone()]),
     }

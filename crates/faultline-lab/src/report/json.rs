@@ -2,7 +2,8 @@
 //!
 //! Names and meanings stay; numbers are in base units (seconds, bytes, nanoseconds where the name says so).
 
-use super::{ArmSummary, Group, Role, State, Summary, derive};
+use super::verdict::Standing;
+use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive};
 use crate::record::{FORMAT, Record};
 use crate::stats::{Comparison, Estimate, Told};
 use serde_json::{Map, Value, json};
@@ -21,15 +22,29 @@ fn group(group: &Group<'_>) -> Value {
         "trial": group.trial,
         "machine": group.machine,
         "repetitions": group.repetitions,
+        "valid": group.is_valid(),
+        "troubles": troubles(&group.troubles),
+        "noted": troubles(&group.noted),
         "arms": arms,
         "verdict": verdict(group),
         "advice": group.advice.iter().map(|advice| json!({ "says": advice.says, "because": advice.because })).collect::<Vec<_>>(),
     })
 }
 
+fn troubles(troubles: &[Trouble]) -> Value {
+    let trouble = |Trouble { gate, runs, arms, first, remedy }: &Trouble| json!({ "gate": gate, "runs": runs, "arms": arms, "first": first, "remedy": remedy });
+    troubles.iter().map(trouble).collect()
+}
+
 fn verdict(group: &Group<'_>) -> Value {
     let verdict = &group.verdict;
     json!({
+        "standing": match verdict.standing {
+            Standing::Judged => "judged",
+            Standing::RunMore => "run_more",
+            Standing::NotValid => "not_valid",
+            Standing::Nothing => "nothing",
+        },
         "best": verdict.best,
         "tied": verdict.tied,
         "runner_up": verdict.runner_up.as_ref().map(|(name, lead)| json!({ "arm": name, "lead": comparison(lead) })),
@@ -103,14 +118,14 @@ mod tests {
 
     #[test]
     fn the_document_holds_the_records_and_what_was_made_of_them() {
-        let records = [repeated("direct", 40_000, 3), repeated("mmap", 20_000, 3)].concat();
+        let records = [repeated("direct", 40_000, 6), repeated("mmap", 20_000, 6)].concat();
 
         let document = document(&Summary::of(&records), &records);
 
         let first = &document["summaries"][0];
-        assert_eq!(document["records"].as_array().unwrap().len(), 6);
+        assert_eq!(document["records"].as_array().unwrap().len(), 12);
         assert_eq!(first["verdict"]["best"], "direct");
-        assert_eq!(first["arms"][1]["figures"]["throughput_per_s"]["samples"], 3);
+        assert_eq!(first["arms"][1]["figures"]["throughput_per_s"]["samples"], 6);
         assert_eq!(first["arms"][1]["ratio_to_best"]["told"], "apart");
         let back: Vec<Record> = serde_json::from_value(document["records"].clone()).unwrap();
         assert_eq!(back, records);

@@ -22,4 +22,4 @@ pub mod terminal;
 pub mod verdict;
 pub mod words;
 
-pub use summary::{ArmSummary, Group, Role, State, Summary};
+pub use summary::{ArmSummary, Group, Role, State, Summary, Trouble};

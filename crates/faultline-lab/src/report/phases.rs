@@ -4,9 +4,9 @@
 //! the second half after. Medians, because single intervals of a shared disk differ by a factor.
 
 use super::series::Series;
-use super::{counters, derive, series, words};
+use super::{counters, series, words};
 use crate::record::Record;
-use crate::trial::Arm;
+use crate::traits::Class;
 
 /// Below this share of the lower of both levels an interval is in a dip.
 const DIP: f64 = 0.5;
@@ -96,7 +96,7 @@ pub fn shape(throughput: &Series, full_at_s: Option<f64>) -> Shape {
 /// `None` where the record has no timeline, or where nothing was to be expected and nothing happened.
 pub fn sentence(record: &Record, explicit: Option<(&str, f64)>) -> Option<String> {
     let throughput = series::throughput(record);
-    if throughput.is_empty() || derive::is_control(record) {
+    if throughput.is_empty() || record.is_control() {
         return None;
     }
     match shape(&throughput, series::full_at(record)) {
@@ -157,7 +157,7 @@ fn steady(levels: &Levels, record: &Record) -> String {
 
 /// Only of mapped files is a collapse expected; of the others silence is enough.
 fn is_mapped(record: &Record) -> bool {
-    matches!(&record.trial.arm, Arm::Method(choice) if choice.name == "mmap")
+    record.class() == Some(Class::Mapped)
 }
 
 fn never_full(record: &Record) -> Option<String> {

@@ -4,10 +4,11 @@
 
 use super::advice::Advice;
 use super::derive::{self, Formula};
-use super::verdict::Verdict;
+use super::verdict::{Standing, Verdict};
 use super::{advice, phases, series, verdict};
-use crate::record::{Buckets, Machine, Outcome, Record};
+use crate::record::{Buckets, Finding, Gate, Machine, Outcome, Record};
 use crate::stats::{self, Comparison, Estimate};
+use crate::traits::Class;
 use crate::trial::{Arm, Choice, Trial};
 
 /// All that a report says, computed once.
@@ -30,10 +31,31 @@ pub struct Group<'a> {
     pub arms: Vec<ArmSummary<'a>>,
     /// Repetitions of the arm that has most.
     pub repetitions: usize,
+    /// Repetitions that were asked for; more are made where others disturbed some.
+    pub planned: usize,
+    /// What spoiled runs, each condition once, the most frequent first.
+    pub troubles: Vec<Trouble>,
+    /// What is worth knowing of runs that stand, likewise.
+    pub noted: Vec<Trouble>,
     /// Who won, by how much, why.
     pub verdict: Verdict,
     /// What to do about it.
     pub advice: Vec<Advice>,
+}
+
+/// A condition that was not met by runs of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The gate's name.
+    pub gate: String,
+    /// Runs that did not meet it.
+    pub runs: usize,
+    /// Arms that these are of.
+    pub arms: Vec<String>,
+    /// What it said first.
+    pub first: String,
+    /// What to do about it.
+    pub remedy: String,
 }
 
 /// One arm of a group.
@@ -116,6 +138,9 @@ impl<'a> Group<'a> {
             machine: &first.machine,
             arms,
             repetitions,
+            planned: planned(records).unwrap_or(repetitions),
+            troubles: troubles(records, Finding::Spoiled),
+            noted: troubles(records, Finding::Noted),
             verdict: Verdict::default(),
             advice: Vec::new(),
         };
@@ -123,6 +148,19 @@ impl<'a> Group<'a> {
         group.verdict = verdict::of(&group);
         group.advice = advice::of(&group);
         Some(group)
+    }
+
+    /// Runs of all arms.
+    pub fn runs(&self) -> usize {
+        self.arms.iter().map(|arm| arm.records.len()).sum()
+    }
+
+    /// Whether its figures mean what they say: every arm but the control has valid runs or could not run here, and the
+    /// verdict had the runs that it needed.
+    pub fn is_valid(&self) -> bool {
+        let is_broken = |arm: &&ArmSummary<'_>| matches!(arm.state, State::Invalid(_) | State::Failed(_));
+        let real = self.arms.iter().filter(|arm| arm.role != Role::Control);
+        real.filter(is_broken).count() == 0 && self.verdict.standing != Standing::NotValid
     }
 
     /// The methods with valid figures, best first.
@@ -158,6 +196,16 @@ impl<'a> Group<'a> {
     }
 }
 
+impl Trouble {
+    /// The condition, in how many of `all` runs and of which arms, what it said first, what to do.
+    pub fn sentence(&self, all: usize) -> String {
+        let Trouble { gate, runs, arms, first, remedy } = self;
+        let whose = if arms.len() <= 3 { format!(" ({})", arms.join(", ")) } else { String::new() };
+        let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
+        format!("{gate}, {runs} of {all} runs{whose}: {first}{remedy}")
+    }
+}
+
 impl<'a> ArmSummary<'a> {
     fn of(name: String, order: usize, records: Vec<&'a Record>) -> ArmSummary<'a> {
         let valid: Vec<&Record> = records.iter().copied().filter(|record| record.is_valid()).collect();
@@ -165,7 +213,7 @@ impl<'a> ArmSummary<'a> {
         let used = if valid.is_empty() { records.iter().copied().filter(ran).collect() } else { valid };
         let role = match &records[0].trial.arm {
             Arm::Peer(_) => Role::Peer,
-            Arm::Method(_) if derive::is_control(records[0]) => Role::Control,
+            Arm::Method(_) if records[0].is_control() => Role::Control,
             Arm::Method(_) | Arm::Procedure(_) => Role::Method,
         };
         let latency = derive::merged(used.iter().map(|record| &record.latency.buckets));
@@ -196,11 +244,14 @@ impl<'a> ArmSummary<'a> {
         runs.get(runs.len().saturating_sub(1) / 2).copied()
     }
 
-    /// Name of the method or the peer, without parameters.
-    pub fn kind(&self) -> &str {
-        match &self.records[0].trial.arm {
-            Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice) => &choice.name,
-        }
+    /// What it is; `None` where that is not known here.
+    pub fn class(&self) -> Option<Class> {
+        self.records.iter().find_map(|record| record.class())
+    }
+
+    /// Transfers that each of its threads keeps in flight; `None` where it has no queue.
+    pub fn depth(&self) -> Option<u32> {
+        self.records.iter().find_map(|record| record.traits.as_ref()?.depth)
     }
 
     /// The value in force of a setting.
@@ -210,7 +261,7 @@ impl<'a> ArmSummary<'a> {
 
     /// Whether it reads past the page cache.
     pub fn is_direct(&self) -> bool {
-        self.kind() == "direct" || matches!(self.setting("direct"), Some("on" | "1"))
+        self.records.iter().any(|record| record.traits.as_ref().is_some_and(|traits| traits.direct))
     }
 
     /// Its throughput against another's, paired by repetition.
@@ -251,6 +302,31 @@ fn state(records: &[&Record]) -> State {
         return State::Missing(format!("{}: {}; {}", missing.what, missing.reason, missing.remedy));
     }
     State::Invalid(troubles)
+}
+
+/// Repetitions that the session was asked for; `None` in records of before it was kept.
+fn planned(records: &[&Record]) -> Option<usize> {
+    records.iter().find_map(|record| record.planned).map(|planned| planned as usize)
+}
+
+/// Conditions with this finding, each once.
+fn troubles(records: &[&Record], finding: Finding) -> Vec<Trouble> {
+    let mut found: Vec<Trouble> = Vec::new();
+    let gates = records.iter().flat_map(|record| record.gates.iter().map(move |gate| (record, gate)));
+    for (record, gate) in gates.filter(|(_, gate)| gate.finding == finding) {
+        let at = found.iter().position(|trouble| trouble.gate == gate.name).unwrap_or_else(|| {
+            let Gate { name, says, remedy, .. } = gate.clone();
+            found.push(Trouble { gate: name, runs: 0, arms: Vec::new(), first: says, remedy });
+            found.len() - 1
+        });
+        found[at].runs += 1;
+        let name = record.trial.arm.to_string();
+        if !found[at].arms.contains(&name) {
+            found[at].arms.push(name);
+        }
+    }
+    found.sort_by_key(|trouble| std::cmp::Reverse(trouble.runs));
+    found
 }
 
 /// What is wrong with one run, with its repetition counted from 1.
@@ -296,7 +372,7 @@ mod tests {
     #[test]
     fn best_is_first_and_the_control_last_whatever_its_speed() {
         let records =
-            [repeated("null", 90_000_000, 3), repeated("pread", 9_000, 3), repeated("direct", 30_000, 3)].concat();
+            [repeated("null", 90_000_000, 6), repeated("pread", 9_000, 6), repeated("direct", 30_000, 6)].concat();
 
         let summary = Summary::of(&records);
 
@@ -306,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_ratio_is_to_the_best_method_also_for_a_faster_peer() {
-        let records = [repeated("direct", 30_000, 3), repeated_by(&Run::peer("fio"), 33_000, 3)].concat();
+        let records = [repeated("direct", 30_000, 6), repeated_by(&Run::peer("fio"), 33_000, 6)].concat();
 
         let summary = Summary::of(&records);
 
@@ -320,13 +396,13 @@ mod tests {
 
     #[test]
     fn a_spoiled_run_is_left_out_while_others_are_valid_and_said() {
-        let mut records = repeated("direct", 30_000, 3);
+        let mut records = repeated("direct", 30_000, 6);
         records[1] = Run::of("direct").accesses(1).repetition(1).spoiled("half of it was cached").record();
 
         let summary = Summary::of(&records);
 
         let arm = &summary.groups[0].arms[0];
-        assert_eq!(arm.used.len(), 2);
+        assert_eq!(arm.used.len(), 5);
         assert_eq!(arm.state, State::Measured(vec!["repetition 2: half of it was cached".to_owned()]));
     }
 

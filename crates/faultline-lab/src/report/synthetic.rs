@@ -1,8 +1,9 @@
 //! Records made up for tests: a world in a few words, the same on every run.
 
+use crate::kinds;
 use crate::record::{
-    Answer, Buckets, CacheEvidence, FORMAT, Finding, Gate, Latency, Machine, MissingFacility, Outcome, Phase, Record,
-    ThreadRun, Timeline,
+    Answer, Buckets, By, CacheEvidence, FORMAT, Finding, Gate, Latency, Machine, MissingFacility, Outcome, Phase,
+    Record, ThreadRun, Timeline,
 };
 use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
 use std::collections::BTreeMap;
@@ -29,7 +30,9 @@ impl Run {
         Run(record(trial(arm))).accesses(1_000).phases_ms(0, 1_000, 0)
     }
 
-    pub fn record(self) -> Record {
+    pub fn record(mut self) -> Record {
+        let Record { trial, settings, .. } = &self.0;
+        self.0.traits = kinds::traits(trial, settings, self.0.accesses());
         self.0
     }
 
@@ -105,7 +108,13 @@ impl Run {
     }
 
     pub fn spoiled(mut self, says: &str) -> Run {
-        self.0.gates.push(Gate { name: "cold".to_owned(), finding: Finding::Spoiled, says: says.to_owned() });
+        self.0.gates.push(Gate {
+            name: "cold".to_owned(),
+            finding: Finding::Spoiled,
+            says: says.to_owned(),
+            by: By::Setup,
+            remedy: "end the programs that use the file".to_owned(),
+        });
         self
     }
 
@@ -183,7 +192,9 @@ fn record(trial: Trial) -> Record {
         format: FORMAT,
         tool: "faultline 0.1.0".to_owned(),
         session: "1763683200-42".to_owned(),
+        planned: None,
         began_unix_s: 1_763_683_200,
+        traits: None,
         settings: trial_settings(&trial.arm),
         trial,
         machine: machine(),
@@ -198,6 +209,7 @@ fn record(trial: Trial) -> Record {
             resident_after_bytes: None,
             source: "cachestat".to_owned(),
         },
+        files: Default::default(),
         gates: Vec::new(),
         missing: Vec::new(),
         notes: Vec::new(),
@@ -228,6 +240,7 @@ fn machine() -> Machine {
         lru: "classic".to_owned(),
         cgroup: "v2".to_owned(),
         hypervisor: "kvm".to_owned(),
+        in_memory: None,
         swap_bytes: [0, 0],
         remarks: Vec::new(),
     }
@@ -250,9 +263,10 @@ pub fn story() -> Vec<Record> {
     });
     let normal = told(&Run::of("mmap advice=normal"), 2_600, |_| 1.0);
     let mut records: Vec<Record> = explicit.chain(fio).chain(random).chain(normal).collect();
-    records.extend(repeated_by(&Run::of("null").memory(256 << 20), 90_000_000, 3));
-    let spoiled = Run::of("mmap advice=hugepage")
+    records.extend(repeated_by(&Run::of("null").memory(256 << 20), 90_000_000, 6));
+    let spoiled = Run::of("uring depth=32 direct=off")
         .accesses(300_000)
+        .repetition(6)
         .spoiled("600 MiB of 1.00 GiB were cached when the clock started");
     let missing =
         Run::of("mmap populate=write").missing("MADV_POPULATE_WRITE", "kernel 5.10 is too old", "use 5.14 or newer");
@@ -262,7 +276,7 @@ pub fn story() -> Vec<Record> {
     records
 }
 
-/// Three runs of ten seconds whose rate follows `shape`, with the counters that go with a cache of 256 MiB.
+/// Six runs of ten seconds whose rate follows `shape`, with the counters that go with a cache of 256 MiB.
 fn told(run: &Run, rate: u64, shape: impl Fn(f64) -> f64) -> Vec<Record> {
     let is_mapped = run.0.trial.arm.to_string().starts_with("mmap");
     let is_direct = run.0.trial.arm.to_string().contains("direct=on") || run.0.trial.arm.to_string() == "direct";
@@ -306,6 +320,8 @@ fn told(run: &Run, rate: u64, shape: impl Fn(f64) -> f64) -> Vec<Record> {
                     name: "cold".to_owned(),
                     finding: Finding::Fine,
                     says: "0 B of 1.00 GiB were cached".to_owned(),
+                    by: By::Setup,
+                    remedy: String::new(),
                 });
                 record.missing.push(MissingFacility {
                     what: "hardware counters".to_owned(),
@@ -315,7 +331,7 @@ fn told(run: &Run, rate: u64, shape: impl Fn(f64) -> f64) -> Vec<Record> {
             })
             .record()
     };
-    (0..3).map(turn).collect()
+    (0..6).map(turn).collect()
 }
 
 fn latencies(typical_ns: u64) -> Vec<(u64, u64)> {

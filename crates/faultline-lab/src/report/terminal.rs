@@ -2,6 +2,7 @@
 //!
 //! Writes colour as escape sequences; give it a writer that removes them where they are not wanted (`anstream`).
 
+use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, words};
 use crate::stats::Comparison;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
@@ -39,8 +40,12 @@ pub fn print(summary: &Summary<'_>, out: &mut dyn Write) -> io::Result<()> {
 fn print_group(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     header(group, out)?;
     writeln!(out)?;
+    if group.verdict.standing == Standing::NotValid {
+        not_valid(group, out)?;
+    }
     table(group, out)?;
     reasons(group, out)?;
+    conditions_not_met(group, out)?;
     missing(group, out)?;
     phases(group, out)?;
     verdict(group, out)
@@ -138,17 +143,33 @@ fn mark(arm: &ArmSummary<'_>) -> &'static str {
     }
 }
 
-/// One line for each arm that is not simply valid: why.
+/// Above a table without a winner: that there is none, and why.
+fn not_valid(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    wrapped(out, "", &safe(&group.verdict.sentence), YELLOW)?;
+    writeln!(out)
+}
+
+/// One line for each arm without figures: why.
 fn reasons(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     for arm in &group.arms {
         let (word, why) = match &arm.state {
-            State::Measured(troubles) if troubles.is_empty() => continue,
-            State::Measured(troubles) => ("left out", troubles.join("; ")),
-            State::Invalid(troubles) => ("invalid", troubles.join("; ")),
+            State::Measured(_) | State::Invalid(_) => continue,
             State::Missing(why) => ("not here", why.clone()),
             State::Failed(why) => ("failed", why.clone()),
         };
         wrapped(out, "! ", &safe(&format!("{}: {word}: {why}", arm.name)), YELLOW)?;
+    }
+    Ok(())
+}
+
+/// One line for each condition that runs did not meet, however many they are.
+fn conditions_not_met(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let all = group.runs();
+    for trouble in &group.troubles {
+        wrapped(out, "! ", &safe(&format!("not valid: {}", trouble.sentence(all))), YELLOW)?;
+    }
+    for trouble in &group.noted {
+        wrapped(out, "· ", &safe(&format!("noted: {}", trouble.sentence(all))), DIM)?;
     }
     Ok(())
 }
@@ -271,7 +292,7 @@ mod tests {
     #[test]
     fn rows_are_best_first_with_their_ratio_and_the_control_last() {
         let records =
-            [repeated("null", 90_000_000, 3), repeated("pread", 9_000, 3), repeated("direct", 30_000, 3)].concat();
+            [repeated("null", 90_000_000, 6), repeated("pread", 9_000, 6), repeated("direct", 30_000, 6)].concat();
 
         let text = printed(&records);
 
@@ -295,8 +316,8 @@ mod tests {
             text.contains("uring (not here)") && text.contains("mmap (failed)") && text.contains("pread (invalid)")
         );
         assert!(text.contains("! uring: not here: io_uring: refused; allow io_uring_setup in the seccomp profile"));
-        assert!(text.contains("! pread: invalid: repetition 1: 600 MiB of 1.00 GiB were cached"));
-        assert!(text.contains("no verdict"));
+        assert!(text.contains("! not valid: cold, 1 of 3 runs (pread): 600 MiB of 1.00 GiB were cached"));
+        assert!(text.starts_with("machine") && text.contains("\nNOT VALID: cold in 1 of 3 runs; no winner is named\n"));
     }
 
     #[test]
@@ -304,7 +325,7 @@ mod tests {
         let text = printed(&crate::report::synthetic::story());
 
         let parts =
-            ["machine ", "method ", "uring depth=32", "! mmap advice=hugepage", "On the timeline", "Verdict", "Advice"];
+            ["machine ", "method ", "uring depth=32", "! mmap advice=willneed", "On the timeline", "Verdict", "Advice"];
         let places: Vec<usize> =
             parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}"))).collect();
         assert!(places.is_sorted(), "{text}");
@@ -315,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_conditions_stand_above_the_table() {
-        let text = printed(&repeated_by(&Run::of("pread").memory(256 << 20), 1_000, 3));
+        let text = printed(&repeated_by(&Run::of("pread").memory(256 << 20), 1_000, 6));
 
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for fact in [
@@ -325,7 +346,7 @@ mod tests {
             "memory limit 256 MiB",
             "cache cold",
             "threads 1",
-            "repetitions 3",
+            "repetitions 6",
         ] {
             assert!(flat.contains(fact), "{fact} is not in\n{text}");
         }

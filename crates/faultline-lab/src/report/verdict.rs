@@ -1,10 +1,11 @@
 //! The verdict of a group: which method is best here, by how much, with whom it is tied, and the evidence why.
 //!
-//! A lead counts when the paired ratios exclude 1 and exceed the smallest detectable effect; else it is a tie.
+//! A lead counts when the paired ratios exclude 1 and exceed the smallest detectable effect; else it is a tie. Nobody wins
+//! among survivors: while a method that could lead has no valid runs, or too few, there is no winner.
 
 use super::derive::{self, Formula};
-use super::{ArmSummary, Group, words};
-use crate::stats::{Comparison, Told};
+use super::{ArmSummary, Group, Role, State, words};
+use crate::stats::{self, Comparison, Told};
 
 /// Factor from which on a difference of evidence is worth a sentence.
 const NOTABLE: f64 = 1.5;
@@ -15,7 +16,9 @@ const FEW_SHOOTDOWNS: f64 = 100.0;
 /// Who won.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// Name of the best method; `None` where no method was measured.
+    /// Whether there is one.
+    pub standing: Standing,
+    /// Name of the best method; `None` without a verdict.
     pub best: Option<String>,
     /// Methods that cannot be told apart from it.
     pub tied: Vec<String>,
@@ -27,18 +30,73 @@ pub struct Verdict {
     pub evidence: Vec<String>,
 }
 
+/// Whether a verdict can be given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// It is given.
+    Judged,
+    /// The runs are valid, and too few.
+    RunMore,
+    /// Runs that it would need are not valid.
+    NotValid,
+    /// No method was measured.
+    #[default]
+    Nothing,
+}
+
 /// Judges a ranked group.
 pub fn of(group: &Group<'_>) -> Verdict {
-    let Some(best) = group.best() else {
-        return Verdict { sentence: nothing(group), ..Verdict::default() };
+    match standing(group) {
+        Standing::Nothing => without(Standing::Nothing, nothing(group)),
+        Standing::NotValid => without(Standing::NotValid, not_valid(group)),
+        Standing::RunMore => without(Standing::RunMore, run_more(group)),
+        Standing::Judged => judged(group),
+    }
+}
+
+fn without(standing: Standing, sentence: String) -> Verdict {
+    Verdict { standing, sentence, ..Verdict::default() }
+}
+
+/// Valid runs that a method needs before it is judged: as many as were made, up to what an interval needs.
+fn needed(group: &Group<'_>) -> usize {
+    group.planned.min(stats::LEAST)
+}
+
+fn standing(group: &Group<'_>) -> Standing {
+    let candidates = || group.arms.iter().filter(|arm| arm.role == Role::Method);
+    let is_spoiled = |arm: &ArmSummary<'_>| match arm.state {
+        State::Invalid(_) => true,
+        State::Measured(_) => arm.used.len() < needed(group),
+        State::Missing(_) | State::Failed(_) => false,
     };
+    let Some(best) = group.best() else {
+        return if candidates().any(is_spoiled) { Standing::NotValid } else { Standing::Nothing };
+    };
+    let tells_nothing = |arm: &ArmSummary<'_>| best.against(arm).is_none_or(|lead| lead.told() == Told::RunMore);
+    match () {
+        () if candidates().any(is_spoiled) => Standing::NotValid,
+        () if best.used.len() < stats::LEAST || group.methods().skip(1).any(tells_nothing) => Standing::RunMore,
+        () => Standing::Judged,
+    }
+}
+
+fn judged(group: &Group<'_>) -> Verdict {
+    let Some(best) = group.best() else { return without(Standing::Nothing, nothing(group)) };
     let lead = |arm: &ArmSummary<'_>| best.against(arm).map(|lead| (arm.name.clone(), lead));
     let leads: Vec<(String, Comparison)> = group.methods().skip(1).filter_map(lead).collect();
     let (tied, behind): (Vec<_>, Vec<_>) = leads.into_iter().partition(|(_, lead)| lead.told() == Told::Tie);
     let runner_up = behind.into_iter().next();
-    let sentence = sentence(best, &tied, runner_up.as_ref(), group);
+    let sentence = sentence(best, &tied, runner_up.as_ref());
     let names = tied.into_iter().map(|(name, _)| name).collect();
-    Verdict { best: Some(best.name.clone()), tied: names, runner_up, sentence, evidence: evidence(group, best) }
+    Verdict {
+        standing: Standing::Judged,
+        best: Some(best.name.clone()),
+        tied: names,
+        runner_up,
+        sentence,
+        evidence: evidence(group, best),
+    }
 }
 
 fn nothing(group: &Group<'_>) -> String {
@@ -46,33 +104,54 @@ fn nothing(group: &Group<'_>) -> String {
     format!("no verdict: none of {arms} arm(s) is a method with valid figures; the reasons stand beside them")
 }
 
-fn sentence(
-    best: &ArmSummary<'_>,
-    tied: &[(String, Comparison)],
-    runner_up: Option<&(String, Comparison)>,
-    group: &Group<'_>,
-) -> String {
+/// What disturbed it, once, and no winner.
+fn not_valid(group: &Group<'_>) -> String {
+    let reasons: Vec<String> = group
+        .troubles
+        .iter()
+        .map(|trouble| format!("{} in {} of {} runs", trouble.gate, trouble.runs, group.runs()))
+        .collect();
+    let reasons = if reasons.is_empty() { "runs were interrupted".to_owned() } else { words::list(&reasons) };
+    format!("NOT VALID: {reasons}; no winner is named")
+}
+
+/// Who leads so far, and how many runs would tell.
+fn run_more(group: &Group<'_>) -> String {
+    let runs = words::runs(group.planned);
+    let least = stats::LEAST;
+    let need = format!("NO VERDICT YET: {runs} of each method, a verdict needs {least} (--runs {least})");
+    let Some(best) = group.best() else { return need };
+    let Some(second) = group.methods().nth(1) else { return format!("{need}; {} is the only method", best.name) };
+    match best.against(second) {
+        Some(lead) => {
+            format!("{need}; so far {} has {} the throughput of {}", best.name, words::factor(&lead.ratio), second.name)
+        }
+        None => format!("{need}; {} and {} have no repetition in common", best.name, second.name),
+    }
+}
+
+fn sentence(best: &ArmSummary<'_>, tied: &[(String, Comparison)], runner_up: Option<&(String, Comparison)>) -> String {
     let lead = runner_up.map(|(name, lead)| format!("{} the throughput of {name}", words::factor(&lead.ratio)));
     match (tied, lead) {
         ([], None) => format!("{} is the only method with valid figures", best.name),
-        ([], Some(lead)) if group.repetitions < 2 => {
-            format!("{} was fastest: {lead}, in a single run; only more runs tell whether by luck", best.name)
-        }
         ([], Some(lead)) => format!("{} is fastest here: {lead}", best.name),
         (tied, lead) => {
             let names: Vec<String> =
                 std::iter::once(best.name.clone()).chain(tied.iter().map(|(name, _)| name.clone())).collect();
-            let tie = format!("{} cannot be told apart here ({})", words::list(&names), below(tied));
+            let tie = format!("{} cannot be told apart here ({})", words::list(&names), unseen(tied));
             lead.map_or(tie.clone(), |lead| format!("{tie}; {} has {lead}", best.name))
         }
     }
 }
 
-/// The difference that would have been noticed: the largest among the ties, or what they differed by.
-fn below(tied: &[(String, Comparison)]) -> String {
+/// The difference that would not have been noticed: the largest among the ties, or what they differed by.
+fn unseen(tied: &[(String, Comparison)]) -> String {
     let effect = |lead: &Comparison| lead.detectable.unwrap_or(0.0).max(lead.ratio.median - 1.0);
     let largest = tied.iter().map(|(_, lead)| effect(lead)).fold(0.0, f64::max);
-    format!("<= {}", words::percent(largest))
+    match largest {
+        effect if effect >= 1.0 => format!("less than {} x would not show", words::ratio(1.0 + effect)),
+        effect => format!("less than {} would not show", words::percent(effect)),
+    }
 }
 
 /// What is compared to explain a lead: a formula, and how a difference is said.
@@ -127,7 +206,7 @@ fn evidence(group: &Group<'_>, best: &ArmSummary<'_>) -> Vec<String> {
 fn strongest(reason: &Reason, group: &Group<'_>, best: &ArmSummary<'_>) -> Option<String> {
     let Reason { formula, least, says } = reason;
     let ours = best.median(formula)?;
-    let slower = group.methods().skip(1).filter(|arm| best.against(arm).is_some_and(|lead| lead.told() != Told::Tie));
+    let slower = group.methods().skip(1).filter(|arm| best.against(arm).is_some_and(|lead| lead.told() == Told::Apart));
     let shown = slower.filter_map(|arm| Some((arm, arm.median(formula)?)));
     let (arm, theirs) = shown
         .filter(|(_, theirs)| theirs >= least && *theirs >= ours * NOTABLE)
@@ -137,12 +216,14 @@ fn strongest(reason: &Reason, group: &Group<'_>, best: &ArmSummary<'_>) -> Optio
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::record::Record;
     use crate::report::synthetic::{Run, repeated, repeated_by};
     use crate::report::{Summary, counters};
 
     #[test]
     fn a_clear_lead_names_the_winner_and_the_factor_with_its_interval() {
-        let records = [repeated("direct", 40_000, 3), repeated("mmap advice=random", 20_000, 3)].concat();
+        let records = [repeated("direct", 40_000, 6), repeated("mmap advice=random", 20_000, 6)].concat();
 
         let verdict = &Summary::of(&records).groups[0].verdict;
 
@@ -154,39 +235,133 @@ mod tests {
         assert!(verdict.tied.is_empty());
     }
 
-    #[test]
-    fn what_differs_less_than_its_spread_is_called_a_tie() {
-        let fast: Vec<_> = (0..3)
-            .map(|n| Run::of("mmap advice=random").accesses([1_000, 1_050, 980][n]).repetition(n as u32).record())
-            .collect();
-        let same: Vec<_> =
-            (0..3).map(|n| Run::of("pread").accesses([1_020, 990, 1_000][n]).repetition(n as u32).record()).collect();
-        let slow = repeated("mmap advice=normal", 100, 3);
-        let records = [fast, same, slow].concat();
+    /// Runs of an arm with these accesses, one a repetition.
+    fn runs(arm: &str, accesses: &[u64]) -> Vec<Record> {
+        (0..).zip(accesses).map(|(at, accesses)| Run::of(arm).accesses(*accesses).repetition(at).record()).collect()
+    }
 
-        let verdict = &Summary::of(&records).groups[0].verdict;
-
-        assert!(verdict.sentence.contains("cannot be told apart here (<= "), "{}", verdict.sentence);
-        assert_eq!(verdict.tied.len(), 1);
-        assert_eq!(verdict.runner_up.as_ref().unwrap().0, "mmap advice=normal");
+    fn verdict(records: &[Record]) -> Verdict {
+        Summary::of(records).groups[0].verdict.clone()
     }
 
     #[test]
-    fn one_run_claims_no_certainty() {
-        let records = [repeated("direct", 40_000, 1), repeated("pread", 20_000, 1)].concat();
+    fn what_differs_less_than_its_spread_is_called_a_tie() {
+        let fast = runs("mmap advice=random", &[1_000, 1_050, 980, 1_010, 1_030, 990]);
+        let same = runs("pread", &[1_020, 990, 1_000, 1_020, 1_000, 1_000]);
+        let slow = repeated("mmap advice=normal", 100, 6);
 
-        let verdict = &Summary::of(&records).groups[0].verdict;
+        let verdict = verdict(&[fast, same, slow].concat());
 
-        assert_eq!(
-            verdict.sentence,
-            "direct was fastest: 2.00 x the throughput of pread, in a single run; only more runs tell whether by luck"
-        );
+        assert!(verdict.sentence.contains("pread cannot be told apart here (less than "), "{}", verdict.sentence);
+        assert_eq!(verdict.tied, ["pread"]);
+        assert_eq!(verdict.runner_up.as_ref().unwrap().0, "mmap advice=normal");
+        assert_eq!(verdict.best.as_deref(), Some("mmap advice=random"));
+    }
+
+    #[test]
+    fn a_difference_that_could_not_show_is_a_factor_where_it_is_large() {
+        let wild = runs("mmap", &[100, 9_000, 300, 20_000, 50, 4_000]);
+        let calm = repeated("pread", 1_000, 6);
+
+        let verdict = verdict(&[wild, calm].concat());
+
+        assert!(verdict.sentence.ends_with(" x would not show)"), "{}", verdict.sentence);
+    }
+
+    #[test]
+    fn the_runner_up_is_the_best_of_those_behind_and_not_the_last() {
+        let records = [repeated("direct", 40_000, 6), repeated("pread", 20_000, 6), repeated("mmap", 100, 6)].concat();
+
+        let verdict = verdict(&records);
+
+        assert_eq!(verdict.runner_up.unwrap().0, "pread");
+    }
+
+    #[test]
+    fn too_few_runs_name_no_winner_and_say_how_many_would() {
+        let records = [repeated("direct", 40_000, 5), repeated("pread", 20_000, 5)].concat();
+
+        let verdict = verdict(&records);
+
+        let says = "NO VERDICT YET: 5 runs of each method, a verdict needs 6 (--runs 6); so far direct has 2.00 x \
+                    [2.00–2.00, 5 runs: 94 %] the throughput of pread";
+        assert_eq!((verdict.standing, verdict.best, verdict.sentence.as_str()), (Standing::RunMore, None, says));
+    }
+
+    #[test]
+    fn nobody_wins_among_survivors() {
+        let survivor = repeated("mmap", 1_000, 6);
+        let spoiled = |repetition| Run::of("uring").accesses(400_000).repetition(repetition).spoiled("busy").record();
+        let fast: Vec<Record> = (0..6).map(spoiled).collect();
+
+        let verdict = verdict(&[survivor, fast].concat());
+
+        assert_eq!((verdict.standing, verdict.best), (Standing::NotValid, None));
+        assert_eq!(verdict.sentence, "NOT VALID: cold in 6 of 12 runs; no winner is named");
+    }
+
+    #[test]
+    fn a_method_with_fewer_valid_runs_than_a_verdict_needs_forbids_a_winner() {
+        let mut records = [repeated("mmap", 1_000, 6), repeated("uring", 2_000, 6)].concat();
+        records[3] = Run::of("mmap").repetition(3).spoiled("busy").record();
+
+        assert_eq!(verdict(&records).standing, Standing::NotValid);
+    }
+
+    #[test]
+    fn a_spoiled_run_beside_six_valid_ones_does_not_matter() {
+        let mut records = [repeated("mmap", 1_000, 7), repeated("uring", 2_000, 7)].concat();
+        for record in &mut records {
+            record.planned = Some(6);
+        }
+        records[3] = Run::of("mmap").repetition(3).spoiled("busy").edit(|record| record.planned = Some(6)).record();
+
+        let summary = Summary::of(&records);
+
+        assert_eq!(summary.groups[0].verdict.best.as_deref(), Some("uring"));
+        assert!(summary.groups[0].is_valid());
+    }
+
+    #[test]
+    fn a_method_that_failed_or_is_not_here_cannot_lead() {
+        let missing = Run::of("uring").missing("io_uring", "refused", "allow it").record();
+        let failed = Run::of("pread").failed("EIO").record();
+        let records = [repeated("mmap", 1_000, 6), repeated("direct", 2_000, 6), vec![missing, failed]].concat();
+
+        assert_eq!(verdict(&records).best.as_deref(), Some("direct"));
+    }
+
+    #[test]
+    fn a_spoiled_peer_or_control_forbids_no_winner() {
+        let peer = Run::peer("fio").spoiled("busy").record();
+        let control = Run::of("null").spoiled("busy").record();
+        let records = [repeated("mmap", 1_000, 6), repeated("direct", 2_000, 6), vec![peer, control]].concat();
+
+        assert_eq!(verdict(&records).best.as_deref(), Some("direct"));
+    }
+
+    #[test]
+    fn without_any_spoiled_or_measured_method_nothing_is_said_to_be_invalid() {
+        let records = vec![Run::of("uring").missing("io_uring", "refused", "allow it").record()];
+
+        assert_eq!(verdict(&records).standing, Standing::Nothing);
+    }
+
+    #[test]
+    fn a_tie_is_no_evidence() {
+        let same = |arm: &str, bytes_each: u64| {
+            repeated_by(&Run::of(arm).counter(counters::PROCESS_READ, 1_000 * bytes_each), 1_000, 6)
+        };
+
+        let verdict = verdict(&[same("mmap", 4_096 * 64), same("direct", 4_096)].concat());
+
+        assert_eq!(verdict.evidence, Vec::<String>::new());
     }
 
     #[test]
     fn the_evidence_names_what_differs_between_the_best_and_the_slower_ones() {
         let reading = |arm: &str, per_second: u64, bytes_each: u64| {
-            repeated_by(&Run::of(arm).counter(counters::DEVICE_READ, per_second * bytes_each), per_second, 3)
+            repeated_by(&Run::of(arm).counter(counters::PROCESS_READ, per_second * bytes_each), per_second, 6)
         };
         let records = [reading("mmap", 1_000, 4_096 * 64), reading("direct", 90_000, 4_096)].concat();
 

@@ -73,6 +73,11 @@ pub fn with_interval(estimate: &Estimate, number: fn(f64) -> String) -> String {
     }
 }
 
+/// `1 run`, `3 runs`.
+pub fn runs(count: usize) -> String {
+    if count == 1 { "1 run".to_owned() } else { format!("{count} runs") }
+}
+
 /// `2.31 x [2.20–2.45]`, and what the interval covers where that is less than 95 %.
 pub fn factor(estimate: &Estimate) -> String {
     let interval =

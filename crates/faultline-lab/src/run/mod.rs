@@ -6,13 +6,14 @@
 
 pub mod check;
 mod drive;
-mod gates;
+pub mod gates;
 pub mod message;
 mod meter;
 pub mod page_cache;
 mod watch;
 pub mod worker;
 
+use crate::kinds;
 use crate::peer;
 use crate::place::MemoryLimit;
 use crate::place::child;
@@ -49,6 +50,7 @@ pub fn run(trial: &Trial, session: &Session<'_>) -> Result<Record> {
     let worker = child::start_worker(limit.as_ref())?;
     let order = Order { trial: trial.clone(), program: program.unwrap_or_default() };
     watch::watch(&order, worker, limit.as_ref(), session, &mut record)?;
+    record.traits = kinds::traits(trial, &record.settings, record.accesses());
     if record.outcome == Outcome::Done || record.outcome == Outcome::Interrupted {
         record.gates.extend(gates::all(&record));
         if let Answer::Wrong { first_offset, count } = record.answer {
@@ -76,9 +78,11 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         format: record::FORMAT,
         tool: format!("faultline {}", env!("CARGO_PKG_VERSION")),
         session: session.name.clone(),
+        planned: None,
         began_unix_s: now.as_secs(),
         trial: trial.clone(),
         machine: session.machine.clone(),
+        traits: kinds::traits(trial, &Default::default(), 0),
         settings: Default::default(),
         outcome: Outcome::Failed("it did not begin".to_owned()),
         phases: Vec::new(),
@@ -87,6 +91,7 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         latency: Latency::default(),
         answer: Answer::Unchecked("nothing was read".to_owned()),
         cache: CacheEvidence::default(),
+        files: Default::default(),
         gates: Vec::new(),
         missing: Vec::new(),
         notes: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::peer;
 use crate::place::MemoryLimit;
 use crate::place::child::Worker;
-use crate::record::{Outcome, Phase, Record};
+use crate::record::{FileState, Outcome, Phase, Record};
 use crate::run::message::{Ended, Order, Said, Word};
 use crate::run::worker::GRACE;
 use crate::run::{Session, page_cache};
@@ -12,6 +12,7 @@ use faultline::observe::{self, Kind, Observer, Scene, Snapshot};
 use faultline::{Error, Result, Target};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -50,12 +51,17 @@ pub(super) fn watch(
     record: &mut Record,
 ) -> Result<()> {
     let heard = listen(&mut worker, order.program.is_empty());
-    let scene =
-        Scene { pid: Some(worker.pid()), cgroup: limit.map(MemoryLimit::dir), files: order.trial.data.files.clone() };
+    let scene = Scene {
+        pid: Some(worker.pid()),
+        with_children: !order.program.is_empty(),
+        cgroup: limit.map(MemoryLimit::dir),
+        files: order.trial.data.files.clone(),
+    };
     tell(&mut worker, order)?;
     let mut observer = Observer::open(&scene);
     record.missing = observer.missing().iter().cloned().map(Into::into).collect();
     let before = observer.read();
+    record.files[0] = file_states(&order.trial.data.files);
     let mut watch = Watch { session, worker, heard, observer, before, samples: Vec::new(), told_to_stop: None };
     if order.program.is_empty() {
         watch.follow(record);
@@ -63,7 +69,18 @@ pub(super) fn watch(
         watch.follow_peer(order, record);
     }
     watch.end(limit, record);
+    record.files[1] = file_states(&order.trial.data.files);
     Ok(())
+}
+
+/// What the files are now; empty where one of them cannot be looked at.
+fn file_states(files: &[PathBuf]) -> Vec<FileState> {
+    let state = |path: &PathBuf| {
+        let meta = std::fs::metadata(path).ok()?;
+        let modified_ns = meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec());
+        Some(FileState { device: meta.dev(), inode: meta.ino(), size_bytes: meta.size(), modified_ns })
+    };
+    files.iter().map(state).collect::<Option<Vec<_>>>().unwrap_or_default()
 }
 
 /// A path with its links resolved; a descriptor's link may lead to a name that is gone.

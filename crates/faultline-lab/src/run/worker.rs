@@ -14,7 +14,7 @@ use crate::run::meter::{Interval, Until, buckets};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::Space;
-use faultline::access::{Opened, Reader};
+use faultline::access::{Class, Opened, Reader};
 use faultline::sys::clock::monotonic;
 use faultline::sys::{cache, read};
 use faultline::{Error, Extent, Nanos, Result, Target, methods, prefetch};
@@ -157,7 +157,7 @@ fn run_method<W: Write>(
     let outcome = outcome(&driven, stop);
     let answer = match trial.direction {
         Direction::Read => check::answer(&driven.iter().map(|one| &one.check).collect::<Vec<_>>()),
-        Direction::Write => read_back(&target, &driven, generation, choice.name == "null"),
+        Direction::Write => read_back(&target, &driven, generation, is_control(trial)),
     };
     let (timeline, latency) = add_up(trial, visit_began, &driven);
     let threads = driven.iter().map(|one| one.run.clone()).collect();
@@ -217,7 +217,7 @@ fn visit<W: Write>(
 }
 
 fn space(trial: &Trial, length: u64, thread: u32) -> Space {
-    Space { length, block: trial.block_bytes as usize, threads: trial.threads, thread, seed: trial.seed }
+    Space { length, thread, ..Space::of(trial) }
 }
 
 fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> Until<'a> {
@@ -232,11 +232,15 @@ fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> 
 }
 
 fn check_of(trial: &Trial) -> Check {
-    match (&trial.arm, trial.data.content_seed) {
-        (Arm::Method(choice), _) if choice.name == "null" => Check::Nothing("the control does not read the file"),
-        (_, Some(seed)) => Check::Content { content: Content::of(seed), wrong: 0, first: None },
-        (_, None) => Check::Digests(Vec::new()),
+    match trial.data.content_seed {
+        _ if is_control(trial) => Check::Nothing("the control does not read the file"),
+        Some(seed) => Check::Content { content: Content::of(seed), wrong: 0, first: None },
+        None => Check::Digests(Vec::new()),
     }
+}
+
+fn is_control(trial: &Trial) -> bool {
+    matches!(&trial.arm, Arm::Method(choice) if methods::named(&choice.name).is_ok_and(|it| it.class == Class::Control))
 }
 
 fn outcome(driven: &[Driven], stop: &AtomicBool) -> Outcome {

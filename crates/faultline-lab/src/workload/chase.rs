@@ -2,13 +2,19 @@
 
 use super::{Plan, Space, Workload};
 use crate::data::mix;
+use crate::traits::{Ends, Order};
 use faultline::params::{Given, Params};
-use faultline::{Extent, Result};
+use faultline::{Bytes, Extent, Result};
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "chase",
     summary: "the bytes read decide the next block: a list or a tree on disk, one access at a time",
     params: ChaseParams::declared,
+    ends: Ends::Endless,
+    order: Order::Scattered,
+    block: Bytes::kib(4),
+    distinct: |space, _, accesses| Some(space.distinct_of_draws(accesses)),
+    fio: None,
     plan,
 };
 

@@ -1,8 +1,9 @@
 //! Lists of row numbers, each list going up: what `take(indices)` of a data frame does.
 
 use super::{Plan, Space, Workload};
+use crate::traits::{Ends, Order};
 use faultline::params::{Given, Params};
-use faultline::{Error, Extent, Result};
+use faultline::{Bytes, Error, Extent, Result};
 use rand::Rng;
 use rand_pcg::Pcg64;
 
@@ -10,6 +11,11 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "gather",
     summary: "lists of random blocks, each list in ascending order: an index lookup of a data frame",
     params: GatherParams::declared,
+    ends: Ends::Endless,
+    order: Order::Scattered,
+    block: Bytes::kib(4),
+    distinct: |space, _, accesses| Some(space.distinct_of_draws(accesses)),
+    fio: None,
     plan,
 };
 

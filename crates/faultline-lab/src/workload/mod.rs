@@ -11,8 +11,10 @@ mod trace;
 mod uniform;
 mod zipf;
 
+use crate::traits::{Ends, Order};
+use crate::trial::Trial;
 use faultline::params::{Given, Param};
-use faultline::{Error, Extent, Result};
+use faultline::{Bytes, Error, Extent, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 
@@ -35,10 +37,30 @@ pub struct Workload {
     pub summary: &'static str,
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
+    /// Whether its order ends in itself.
+    pub ends: Ends,
+    /// How its places follow each other.
+    pub order: Order,
+    /// Bytes of one access where the user gives none.
+    pub block: Bytes,
+    /// Bytes of the distinct blocks that so many accesses of all threads together reach: exact for orders that visit a
+    /// block once, expected for random draws; `None` where that is not known, so that nobody counts on it.
+    pub distinct: fn(&Space, &Given, u64) -> Option<u64>,
+    /// The same order in fio's words; `None` where fio has none.
+    pub fio: Option<fn(&Given) -> Result<FioOrder>>,
     /// The order of one thread.
     ///
     /// Errors: Invalid (unknown parameter; a space too small).
     pub plan: fn(&Space, &Given) -> Result<Box<dyn Plan>>,
+}
+
+/// An order as fio's options say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FioOrder {
+    /// Random draws by this `random_distribution`.
+    Random(String),
+    /// Ascending, from one block to the next in steps of so many bytes; `None` is the block itself.
+    Steps(Option<u64>),
 }
 
 /// What a plan is made for.
@@ -65,6 +87,17 @@ pub trait Plan: Send {
 }
 
 impl Space {
+    /// What the first thread of `trial` is planned for.
+    pub fn of(trial: &Trial) -> Space {
+        Space {
+            length: trial.data.size_bytes,
+            block: trial.block_bytes as usize,
+            threads: trial.threads,
+            thread: 0,
+            seed: trial.seed,
+        }
+    }
+
     /// Whole blocks of the space.
     pub fn blocks(&self) -> u64 {
         self.length / self.block as u64
@@ -80,6 +113,14 @@ impl Space {
     /// The extent of block number `block`.
     pub fn extent(&self, block: u64) -> Extent {
         Extent { offset: block * self.block as u64, length: self.block }
+    }
+
+    /// Bytes of the blocks that `accesses` uniform draws with replacement reach, expected: B (1 - (1 - 1/B)^n) of B blocks.
+    fn distinct_of_draws(&self, accesses: u64) -> u64 {
+        let blocks = self.blocks() as f64;
+        // exp(n ln(1 - 1/B)), with ln_1p because 1/B vanishes beside 1 for large files.
+        let missed = (accesses as f64 * (-1.0 / blocks.max(1.0)).ln_1p()).exp();
+        (blocks * (1.0 - missed) * self.block as f64) as u64
     }
 
     /// This thread's generator of random numbers.
@@ -189,6 +230,64 @@ mod tests {
             (0..3).flat_map(|thread| order(workload, &Space { thread, ..space })).map(|extent| extent.offset).collect();
 
         assert_eq!(offsets, (0..7).map(|block| block * 4096).collect::<Vec<_>>());
+    }
+
+    /// Bytes of the blocks that all threads' plans really reach, and their accesses.
+    fn reached(workload: &Workload, space: &Space) -> (u64, u64) {
+        let all: Vec<Extent> =
+            (0..space.threads).flat_map(|thread| order(workload, &Space { thread, ..*space })).collect();
+        // By words, so that blocks that overlap count once.
+        let words = |extent: &Extent| extent.offset / 8..(extent.offset + extent.length as u64) / 8;
+        let distinct: std::collections::HashSet<u64> = all.iter().flat_map(words).collect();
+        (distinct.len() as u64 * 8, all.len() as u64)
+    }
+
+    #[test]
+    fn every_workload_knows_how_many_distinct_bytes_it_reaches() {
+        for workload in ALL {
+            let (bytes, accesses) = reached(workload, &SPACE);
+
+            let expected = (workload.distinct)(&SPACE, &given(workload), accesses).unwrap();
+
+            assert!(expected.abs_diff(bytes) <= bytes / 10, "{}: {expected} expected, {bytes} reached", workload.name);
+        }
+    }
+
+    #[test]
+    fn what_ends_reaches_no_more_in_a_second_pass() {
+        for workload in ALL.iter().filter(|workload| workload.ends == Ends::OnePass) {
+            let (bytes, accesses) = reached(workload, &SPACE);
+
+            let again = (workload.distinct)(&SPACE, &given(workload), accesses * 5).unwrap();
+
+            assert_eq!(again, bytes, "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn endless_draws_come_to_reach_everything_and_nothing_more() {
+        for workload in ALL.iter().filter(|workload| workload.ends == Ends::Endless) {
+            let distinct = |accesses| (workload.distinct)(&SPACE, &given(workload), accesses).unwrap();
+
+            assert_eq!(distinct(0), 0, "{}", workload.name);
+            assert_eq!(distinct(1).div_ceil(16), SPACE.block as u64 / 16, "{}", workload.name);
+            assert!(distinct(100_000_000).abs_diff(SPACE.length) <= SPACE.block as u64, "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn what_is_ascending_never_goes_back() {
+        for workload in ALL {
+            let extents = order(workload, &SPACE);
+            let back = extents.windows(2).filter(|pair| pair[1] <= pair[0]).count();
+
+            match workload.order {
+                Order::Ascending => assert_eq!(back, 0, "{}", workload.name),
+                Order::Scattered if workload.ends == Ends::Endless => assert!(back > 0, "{}", workload.name),
+                // A recorded run may be in any order.
+                Order::Scattered => {}
+            }
+        }
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! From front to end; each thread its own contiguous share (fio's `rw=read`).
 
-use super::{Plan, Space, Workload};
+use super::{FioOrder, Plan, Space, Workload};
+use crate::traits::{Ends, Order};
 use faultline::params::{Given, Params};
-use faultline::{Extent, Result};
+use faultline::{Bytes, Extent, Result};
 use std::ops::Range;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "sequential",
     summary: "from front to end, each thread its own share: a scan, a load",
     params: SequentialParams::declared,
+    ends: Ends::OnePass,
+    order: Order::Ascending,
+    block: Bytes::kib(4),
+    distinct: |space, _, accesses| Some(accesses.min(space.blocks()) * space.block as u64),
+    fio: Some(|_| Ok(FioOrder::Steps(None))),
     plan,
 };
 

@@ -1,6 +1,7 @@
 //! The same place of every row: one column of a row-oriented file (SOURCES S4.column).
 
-use super::{Plan, Space, Workload};
+use super::{FioOrder, Plan, Space, Workload};
+use crate::traits::{Ends, Order};
 use faultline::params::{Given, Params};
 use faultline::{Bytes, Error, Extent, Result};
 use std::ops::Range;
@@ -9,6 +10,11 @@ pub(super) const WORKLOAD: Workload = Workload {
     name: "strided",
     summary: "one block at the same place of every row: a column of a row-oriented file",
     params: StridedParams::declared,
+    ends: Ends::OnePass,
+    order: Order::Ascending,
+    block: Bytes(64),
+    distinct,
+    fio: Some(fio),
     plan,
 };
 
@@ -26,13 +32,27 @@ struct Strided {
     rows: Range<u64>,
 }
 
+/// Rows that the space holds.
+fn rows(space: &Space, stride: Bytes) -> u64 {
+    space.length.checked_sub(space.block as u64).map_or(0, |room| room / stride.0 + 1)
+}
+
+fn distinct(space: &Space, given: &Given, accesses: u64) -> Option<u64> {
+    let StridedParams { stride } = StridedParams::from_given(given).ok()?;
+    Some(accesses.min(rows(space, stride)) * space.block as u64)
+}
+
+fn fio(given: &Given) -> Result<FioOrder> {
+    Ok(FioOrder::Steps(Some(StridedParams::from_given(given)?.stride.0)))
+}
+
 fn plan(space: &Space, given: &Given) -> Result<Box<dyn Plan>> {
     let StridedParams { stride } = StridedParams::from_given(given)?;
     space.check()?;
     if stride.0 < space.block as u64 {
         return Err(Error::Invalid(format!("a stride of {stride} is shorter than the block of {} bytes", space.block)));
     }
-    let rows = (space.length - space.block as u64) / stride.0 + 1;
+    let rows = rows(space, stride);
     if rows < u64::from(space.threads) {
         return Err(Error::Invalid(format!(
             "{} bytes are too short for {} thread(s) with a stride of {stride}; there are {rows} rows",

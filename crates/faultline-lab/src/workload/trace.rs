@@ -1,15 +1,21 @@
 //! The accesses that were recorded of a program, in each thread's order.
 
 use super::{Plan, Space, Workload};
+use crate::traits::{Ends, Order};
 use faultline::params::{Given, Params};
 use faultline::trace::Trace;
-use faultline::{Error, Extent, Result};
+use faultline::{Bytes, Error, Extent, Result};
 use std::path::Path;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "trace",
     summary: "one block at each place of a recorded trace, see `faultline trace`; threads as recorded, or dealt out",
     params: TraceParams::declared,
+    ends: Ends::OnePass,
+    order: Order::Scattered,
+    block: Bytes::kib(4),
+    distinct,
+    fio: None,
     plan,
 };
 
@@ -26,7 +32,35 @@ faultline::params! {
 /// Extents that are left.
 struct Recorded(std::vec::IntoIter<Extent>);
 
+/// Counted: the blocks of every thread's first accesses, overlaps once.
+fn distinct(space: &Space, given: &Given, accesses: u64) -> Option<u64> {
+    let of_thread = |thread| extents(&Space { thread, ..*space }, given).ok();
+    let threads: Vec<Vec<Extent>> = (0..space.threads).map(of_thread).collect::<Option<_>>()?;
+    let mut ranges = first(&threads, accesses);
+    ranges.sort_unstable();
+    let mut covered = 0;
+    let mut reached = 0;
+    for (from, to) in ranges {
+        covered += to.saturating_sub(from.max(reached));
+        reached = reached.max(to);
+    }
+    Some(covered)
+}
+
+/// The ranges of the first `accesses` of all threads that take turns; a thread at its end leaves its turns to the others.
+fn first(threads: &[Vec<Extent>], accesses: u64) -> Vec<(u64, u64)> {
+    let longest = threads.iter().map(Vec::len).max().unwrap_or(0);
+    let turns = (0..longest).flat_map(|turn| threads.iter().filter_map(move |extents| extents.get(turn)));
+    let range = |extent: &Extent| (extent.offset, extent.offset + extent.length as u64);
+    turns.take(usize::try_from(accesses).unwrap_or(usize::MAX)).map(range).collect()
+}
+
 fn plan(space: &Space, given: &Given) -> Result<Box<dyn Plan>> {
+    Ok(Box::new(Recorded(extents(space, given)?.into_iter())))
+}
+
+/// The accesses of one thread.
+fn extents(space: &Space, given: &Given) -> Result<Vec<Extent>> {
     let TraceParams { file, of } = TraceParams::from_given(given)?;
     space.check()?;
     if file.is_empty() {
@@ -47,7 +81,7 @@ fn plan(space: &Space, given: &Given) -> Result<Box<dyn Plan>> {
             space.thread, space.threads, space.length
         )));
     }
-    Ok(Box::new(Recorded(extents.into_iter())))
+    Ok(extents)
 }
 
 impl Plan for Recorded {

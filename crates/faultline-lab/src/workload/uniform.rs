@@ -1,14 +1,20 @@
 //! Any block as likely as any other, each draw independent (fio's `rw=randread` with `norandommap`).
 
-use super::{Drawn, Plan, Space, Workload};
-use faultline::Result;
+use super::{Drawn, FioOrder, Plan, Space, Workload};
+use crate::traits::{Ends, Order};
 use faultline::params::{Given, Params};
+use faultline::{Bytes, Result};
 use rand::Rng;
 
 pub(super) const WORKLOAD: Workload = Workload {
     name: "uniform",
     summary: "random blocks, each as likely as any other: the worst case of caches and read-ahead",
     params: UniformParams::declared,
+    ends: Ends::Endless,
+    order: Order::Scattered,
+    block: Bytes::kib(4),
+    distinct: |space, _, accesses| Some(space.distinct_of_draws(accesses)),
+    fio: Some(|_| Ok(FioOrder::Random("random".to_owned()))),
     plan,
 };
 

@@ -62,7 +62,11 @@ const fn total(name: &'static str, unit: Unit, scope: Scope, doc: &'static str) 
     Counter { name, unit, scope, kind: Kind::Total, doc }
 }
 
-struct Process(Live);
+/// Its own file, and the process where its children count, too.
+struct Process {
+    own: Live,
+    parent: Option<u32>,
+}
 
 struct Device {
     live: Live,
@@ -70,7 +74,8 @@ struct Device {
 }
 
 fn open_process(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
-    Ok(Box::new(Process(live_of_process(scene, "io", "bytes read by the process")?)))
+    let own = live_of_process(scene, "io", "bytes read by the process")?;
+    Ok(Box::new(Process { own, parent: scene.pid.filter(|_| scene.with_children) }))
 }
 
 fn open_device(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
@@ -101,11 +106,72 @@ fn device_of(path: &Path) -> Option<(u32, u32)> {
 
 impl Reading for Process {
     fn read(&mut self, values: &mut [Option<u64>]) {
-        let text = self.0.read();
-        let number = |key: &str| text.and_then(|text| proc::number(text, key));
+        let children = self.parent.map(living_children).unwrap_or_default();
+        let texts: Vec<String> =
+            children.iter().filter_map(|child| std::fs::read_to_string(format!("/proc/{child}/io")).ok()).collect();
+        let text = self.own.read();
         for (value, key) in values.iter_mut().zip(["read_bytes", "write_bytes", "syscr", "syscw"]) {
-            *value = number(key);
+            // A child that has ended, and been waited for, is in its parent's numbers.
+            let theirs = texts.iter().filter_map(|text| proc::number(text, key)).fold(0, u64::saturating_add);
+            *value = text.and_then(|text| proc::number(text, key)).map(|own| own.saturating_add(theirs));
         }
+    }
+}
+
+/// The living processes below `pid`, by the threads' lists of children (needs CONFIG_PROC_CHILDREN, as everywhere).
+fn living_children(pid: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    let mut left = vec![pid];
+    while let Some(pid) = left.pop() {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        for list in lists {
+            let children = list.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok());
+            left.extend(children.clone());
+            found.extend(children);
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+
+    /// Bytes written by the process, as its io file has them now.
+    fn written(reading: &mut dyn Reading) -> u64 {
+        let mut values = [None; 4];
+        reading.read(&mut values);
+        values[1].unwrap()
+    }
+
+    #[test]
+    fn what_a_living_child_and_an_ended_one_moved_is_counted_once_and_only_where_asked() {
+        // The shell writes 1 MiB itself through dd, waits for it, then starts another that stays until it is told to end.
+        let path = format!("/var/tmp/faultline-io-{}", std::process::id());
+        let script = format!(
+            "dd if=/dev/zero of={path} bs=64k count=16 status=none; echo one; read go; \
+             sh -c 'dd if=/dev/zero of={path} bs=64k count=16 status=none; echo two; read go'; echo three; read go"
+        );
+        let mut shell =
+            Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+        let mut go = shell.stdin.take().unwrap();
+        let scene = |with_children| Scene { pid: Some(shell.id()), with_children, ..Scene::default() };
+        let (mut tree, mut alone) = (open_process(&scene(true)).unwrap(), open_process(&scene(false)).unwrap());
+        let mut counts = Vec::new();
+        for word in ["one", "two", "three"] {
+            assert_eq!(lines.next().unwrap().unwrap(), word);
+            counts.push((written(tree.as_mut()), written(alone.as_mut())));
+            writeln!(go, "go").unwrap();
+        }
+        shell.wait().unwrap();
+        std::fs::remove_file(path).unwrap();
+
+        let mib = 1 << 20;
+        assert_eq!(counts, [(mib, mib), (2 * mib, mib), (2 * mib, 2 * mib)]);
     }
 }
 

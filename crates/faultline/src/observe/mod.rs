@@ -14,6 +14,7 @@ mod memory;
 pub mod pattern;
 pub mod places;
 pub mod pressure;
+mod quota;
 mod reclaim;
 pub mod sampler;
 pub mod tlb;
@@ -35,6 +36,7 @@ pub const ALL: &[&Source] = &[
     &tlb::SHOOTDOWNS,
     &tlb::FLUSHES,
     &cpu::SOURCE,
+    &quota::SOURCE,
     &reclaim::SOURCE,
     &memory::SOURCE,
     &pressure::SOURCE,
@@ -116,6 +118,9 @@ pub trait Reading: Send {
 pub struct Scene {
     /// The process.
     pub pid: Option<u32>,
+    /// Whether the bytes that its children move are its own, too. Looking for them costs a listing of its threads at each
+    /// reading.
+    pub with_children: bool,
     /// Where its memory is limited.
     pub cgroup: Option<CgroupDir>,
     /// The files it reaches. Opened by the observer for asking about residency.
@@ -240,7 +245,7 @@ mod tests {
 
     fn own(files: &[&TestFile]) -> Observer {
         let files = files.iter().map(|file| file.path().to_owned()).collect();
-        Observer::open(&Scene { pid: Some(std::process::id()), cgroup: None, files })
+        Observer::open(&Scene { pid: Some(std::process::id()), files, ..Scene::default() })
     }
 
     /// What `name` grew by, or is now.
@@ -323,7 +328,7 @@ mod tests {
     #[test]
     fn a_process_that_ended_has_no_values_and_harms_nobody() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let mut observer = Observer::open(&Scene { pid: Some(child.id()), cgroup: None, files: Vec::new() });
+        let mut observer = Observer::open(&Scene { pid: Some(child.id()), ..Scene::default() });
         child.kill().unwrap();
         child.wait().unwrap();
 

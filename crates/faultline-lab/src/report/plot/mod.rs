@@ -16,6 +16,7 @@ pub use latency::curves;
 pub use timeline::{Rates, panels, rates};
 
 use super::{ArmSummary, Group, Role, words};
+use crate::traits::Class;
 use faultline::{Error, Result};
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
@@ -117,7 +118,7 @@ impl Look {
 /// The look of each arm, in the order of `group.arms`. It follows from the order of the records, not from the ranking.
 pub fn looks(group: &Group<'_>) -> Vec<Look> {
     let family = |arm: &ArmSummary<'_>| match arm.role {
-        Role::Method if arm.kind() == "mmap" => WARM.as_slice(),
+        Role::Method if arm.class() == Some(Class::Mapped) => WARM.as_slice(),
         Role::Method => COOL.as_slice(),
         Role::Peer | Role::Control => GREY.as_slice(),
     };
