@@ -19,9 +19,6 @@ pub struct Record {
     pub tool: String,
     /// Same for all records of one call of the tool; they were interleaved and may be compared.
     pub session: String,
-    /// Repetitions that the session was asked for.
-    #[serde(default)]
-    pub planned: Option<u32>,
     /// Seconds since 1970 when the run began.
     pub began_unix_s: u64,
     /// What was to be done.

@@ -8,7 +8,7 @@ use faultline::{Error, Result};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A name for a new session: when it began, and who makes it.
@@ -30,9 +30,8 @@ pub struct Comparison {
 /// Runs the arms in turns, so that a change of the machine's mood meets all of them. Each repetition begins one arm
 /// later than the one before, so that none is always first. `ended` gets each record as it is complete.
 ///
-/// An arm that cannot run, or failed, is not tried again. A repetition in which others disturbed an arm is followed by
-/// another one of all arms, for at most as many as were asked for. Ends early, with what there is, when the session is
-/// stopped.
+/// An arm that cannot run, or failed, is not tried again. A run that others disturbed is made again at the end of its
+/// repetition. Ends early, with what there is, when the session is stopped.
 ///
 /// Errors: what `ended` returns; no worker can be started.
 pub fn interleave(
@@ -40,29 +39,18 @@ pub fn interleave(
     session: &run::Session<'_>,
     mut ended: impl FnMut(&Record) -> Result<()>,
 ) -> Result<Vec<Record>> {
+    let trials: Vec<Trial> =
+        comparison.arms.iter().map(|arm| Trial { arm: arm.clone(), ..comparison.trial.clone() }).collect();
     let mut records: Vec<Record> = Vec::new();
-    let count = comparison.arms.len();
-    for repetition in 0..comparison.repetitions.saturating_mul(2) {
-        if undisturbed(&records, repetition) >= comparison.repetitions {
-            break;
-        }
-        for turn in 0..count {
-            let arm = &comparison.arms[(turn + repetition as usize) % count];
-            let gave_up = |record: &Record| record.trial.arm == *arm && !runs_again(&record.outcome);
-            if records.iter().any(gave_up) {
-                continue;
-            }
-            if session.stop.load(Ordering::Relaxed) {
-                return Ok(records);
-            }
-            let trial = Trial { arm: arm.clone(), repetition, ..comparison.trial.clone() };
-            let mut record = run::run(&trial, session)?;
-            record.planned = Some(comparison.repetitions);
-            gates::beside(&records, &mut record);
-            ended(&record)?;
-            records.push(record);
-        }
-    }
+    let mut turn = |index: usize, repetition: u32| {
+        let mut record = run::run(&Trial { repetition, ..trials[index].clone() }, session)?;
+        gates::beside(&records, &mut record);
+        ended(&record)?;
+        let then = Then::after(&record);
+        records.push(record);
+        Ok(then)
+    };
+    in_turns(trials.len(), comparison.repetitions, session.stop, &mut turn)?;
     Ok(records)
 }
 
@@ -77,39 +65,75 @@ pub fn grid(
     is_done: impl Fn(&Cell, u32) -> bool,
     mut ended: impl FnMut(Option<Record>) -> Result<()>,
 ) -> Result<()> {
-    let mut gave_up: Vec<&str> = Vec::new();
+    let mut turn = |index: usize, repetition: u32| {
+        let Planned { name, trial } = &planned[index];
+        let cell = Cell { name: name.clone(), ..cell.clone() };
+        if is_done(&cell, repetition) {
+            ended(None)?;
+            return Ok(Then::Next);
+        }
+        let seed = trial.seed.wrapping_add(u64::from(repetition));
+        let mut record = run::run(&Trial { repetition, seed, ..trial.clone() }, session)?;
+        let then = Then::after(&record);
+        record.cell = Some(cell);
+        ended(Some(record))?;
+        Ok(then)
+    };
+    in_turns(planned.len(), repetitions, session.stop, &mut turn)
+}
+
+/// How often a run that others disturbed is made again.
+const SECOND_CHANCES: u32 = 2;
+
+/// What follows a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The next one.
+    Next,
+    /// It is made again: others disturbed it.
+    Again,
+    /// Its kind is not run any more: it cannot run here, or failed.
+    Never,
+}
+
+impl Then {
+    fn after(record: &Record) -> Then {
+        let is_disturbed = record.spoilers().any(|gate| gate.by == By::Others) && !record.is_control();
+        match record.outcome {
+            Outcome::Missing(_) | Outcome::Failed(_) => Then::Never,
+            // What is wrong with the set-up would be so again.
+            _ if is_disturbed && record.spoilers().all(|gate| gate.by == By::Others) => Then::Again,
+            _ => Then::Next,
+        }
+    }
+}
+
+/// Calls `turn` with each of `count` and each repetition, see [`interleave`].
+fn in_turns(
+    count: usize,
+    repetitions: u32,
+    stop: &AtomicBool,
+    turn: &mut impl FnMut(usize, u32) -> Result<Then>,
+) -> Result<()> {
+    let mut given_up = vec![false; count];
     for repetition in 0..repetitions {
-        for turn in 0..planned.len() {
-            let Planned { name, trial } = &planned[(turn + repetition as usize) % planned.len()];
-            if session.stop.load(Ordering::Relaxed) {
-                return Ok(());
+        let mut left: Vec<usize> = (0..count).map(|turn| (turn + repetition as usize) % count).collect();
+        for _ in 0..=SECOND_CHANCES {
+            let mut again = Vec::new();
+            for index in left.into_iter().filter(|index| !given_up[*index]).collect::<Vec<_>>() {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                match turn(index, repetition)? {
+                    Then::Next => {}
+                    Then::Again => again.push(index),
+                    Then::Never => given_up[index] = true,
+                }
             }
-            let cell = Cell { name: name.clone(), ..cell.clone() };
-            if gave_up.contains(&name.as_str()) || is_done(&cell, repetition) {
-                ended(None)?;
-                continue;
-            }
-            let seed = trial.seed.wrapping_add(u64::from(repetition));
-            let mut record = run::run(&Trial { repetition, seed, ..trial.clone() }, session)?;
-            if !runs_again(&record.outcome) {
-                gave_up.push(name);
-            }
-            record.cell = Some(cell);
-            ended(Some(record))?;
+            left = again;
         }
     }
     Ok(())
-}
-
-/// How many of the first `repetitions` others left in peace. What is wrong with the set-up is so in every repetition.
-fn undisturbed(records: &[Record], repetitions: u32) -> u32 {
-    let is_disturbed = |record: &Record| record.spoilers().any(|gate| gate.by == By::Others) && !record.is_control();
-    let of = |repetition: u32| records.iter().filter(move |record| record.trial.repetition == repetition);
-    (0..repetitions).filter(|repetition| !of(*repetition).any(is_disturbed)).count() as u32
-}
-
-fn runs_again(outcome: &Outcome) -> bool {
-    matches!(outcome, Outcome::Done | Outcome::Interrupted)
 }
 
 /// A file that takes one record a line.
@@ -194,4 +218,104 @@ fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {
         )));
     }
     Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Finding, Gate, MissingFacility};
+    use crate::report::synthetic::Run;
+
+    /// The order of the calls where every run is followed by what `then` says of (index, repetition, number of the call).
+    fn turns(count: usize, repetitions: u32, mut then: impl FnMut(usize, u32, usize) -> Then) -> Vec<(usize, u32)> {
+        let mut calls = Vec::new();
+        in_turns(count, repetitions, &AtomicBool::new(false), &mut |index, repetition| {
+            calls.push((index, repetition));
+            Ok(then(index, repetition, calls.len()))
+        })
+        .unwrap();
+        calls
+    }
+
+    #[test]
+    fn each_repetition_begins_one_arm_later() {
+        let calls = turns(3, 4, |_, _, _| Then::Next);
+
+        let order: Vec<usize> = calls.iter().map(|(index, _)| *index).collect();
+        assert_eq!(order, [0, 1, 2, 1, 2, 0, 2, 0, 1, 0, 1, 2]);
+        assert_eq!(calls.iter().map(|(_, repetition)| *repetition).collect::<Vec<_>>()[..4], [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_disturbed_run_is_made_again_at_the_end_of_its_repetition() {
+        let calls = turns(3, 1, |index, _, call| if (index, call) == (0, 1) { Then::Again } else { Then::Next });
+
+        assert_eq!(calls, [(0, 0), (1, 0), (2, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn who_is_disturbed_always_gets_two_more_chances_a_repetition() {
+        let calls = turns(2, 2, |index, _, _| if index == 1 { Then::Again } else { Then::Next });
+
+        assert_eq!(calls, [(0, 0), (1, 0), (1, 0), (1, 0), (1, 1), (0, 1), (1, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn what_failed_or_cannot_run_is_not_tried_again() {
+        let calls = turns(2, 3, |index, _, _| if index == 0 { Then::Never } else { Then::Next });
+
+        assert_eq!(calls, [(0, 0), (1, 0), (1, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn the_users_stop_ends_it_before_the_next_run() {
+        let stop = AtomicBool::new(false);
+        let mut calls = 0;
+        in_turns(3, 3, &stop, &mut |_, _| {
+            calls += 1;
+            stop.store(calls == 2, Ordering::Relaxed);
+            Ok(Then::Next)
+        })
+        .unwrap();
+
+        assert_eq!(calls, 2);
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let failed = in_turns(3, 3, &AtomicBool::new(false), &mut |_, _| Err(Error::Invalid("no worker".to_owned())));
+
+        assert!(failed.is_err());
+    }
+
+    fn spoiled(arm: &str, by: &[By]) -> Record {
+        let gates = by.iter().map(|by| Gate {
+            name: "x".to_owned(),
+            finding: Finding::Spoiled,
+            says: "x".to_owned(),
+            by: *by,
+            remedy: String::new(),
+        });
+        let gates: Vec<Gate> = gates.collect();
+        Run::of(arm).edit(|record| record.gates = gates).record()
+    }
+
+    #[test]
+    fn only_what_others_alone_disturbed_is_made_again() {
+        assert_eq!(Then::after(&spoiled("mmap", &[])), Then::Next);
+        assert_eq!(Then::after(&spoiled("mmap", &[By::Others])), Then::Again);
+        assert_eq!(Then::after(&spoiled("mmap", &[By::Setup])), Then::Next);
+        assert_eq!(Then::after(&spoiled("mmap", &[By::Others, By::Setup])), Then::Next);
+        assert_eq!(Then::after(&spoiled("null", &[By::Others])), Then::Next, "the control is in no verdict");
+    }
+
+    #[test]
+    fn a_run_that_failed_or_is_missing_is_the_last_of_its_arm() {
+        let ended = |outcome| Then::after(&Record { outcome, ..Run::of("mmap").record() });
+        let missing = MissingFacility { what: String::new(), reason: String::new(), remedy: String::new() };
+
+        assert_eq!(ended(Outcome::Failed("EIO".to_owned())), Then::Never);
+        assert_eq!(ended(Outcome::Missing(missing)), Then::Never);
+        assert_eq!(ended(Outcome::Interrupted), Then::Next);
+    }
 }

@@ -10,6 +10,7 @@ use crate::record::{Buckets, Finding, Gate, Machine, Outcome, Record};
 use crate::stats::{self, Comparison, Estimate};
 use crate::traits::Class;
 use crate::trial::{Arm, Choice, Trial};
+use std::collections::BTreeSet;
 
 /// All that a report says, computed once.
 #[derive(Debug)]
@@ -29,10 +30,8 @@ pub struct Group<'a> {
     pub machine: &'a Machine,
     /// Best first; then those that are not valid, then those without figures, the control last.
     pub arms: Vec<ArmSummary<'a>>,
-    /// Repetitions of the arm that has most.
+    /// Repetitions of the arms in turns; a disturbed run that was made again counts with its repetition.
     pub repetitions: usize,
-    /// Repetitions that were asked for; more are made where others disturbed some.
-    pub planned: usize,
     /// What spoiled runs, each condition once, the most frequent first.
     pub troubles: Vec<Trouble>,
     /// What is worth knowing of runs that stand, likewise.
@@ -131,14 +130,13 @@ impl<'a> Group<'a> {
         let first = *records.first()?;
         let mut arms = arms(records);
         rank(&mut arms);
-        let repetitions = arms.iter().map(|arm| arm.records.len()).max().unwrap_or(0);
+        let repetitions = records.iter().map(|record| record.trial.repetition).collect::<BTreeSet<_>>().len();
         let mut group = Group {
             session: &first.session,
             trial: &first.trial,
             machine: &first.machine,
             arms,
             repetitions,
-            planned: planned(records).unwrap_or(repetitions),
             troubles: troubles(records, Finding::Spoiled),
             noted: troubles(records, Finding::Noted),
             verdict: Verdict::default(),
@@ -302,11 +300,6 @@ fn state(records: &[&Record]) -> State {
         return State::Missing(format!("{}: {}; {}", missing.what, missing.reason, missing.remedy));
     }
     State::Invalid(troubles)
-}
-
-/// Repetitions that the session was asked for; `None` in records of before it was kept.
-fn planned(records: &[&Record]) -> Option<usize> {
-    records.iter().find_map(|record| record.planned).map(|planned| planned as usize)
 }
 
 /// Conditions with this finding, each once.

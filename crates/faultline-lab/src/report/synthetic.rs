@@ -192,7 +192,6 @@ fn record(trial: Trial) -> Record {
         format: FORMAT,
         tool: "faultline 0.1.0".to_owned(),
         session: "1763683200-42".to_owned(),
-        planned: None,
         began_unix_s: 1_763_683_200,
         traits: None,
         settings: trial_settings(&trial.arm),

@@ -414,3 +414,417 @@ fn answer(record: &Record) -> Found {
         Answer::Unchecked(why) => noted(why.clone()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::FileState;
+    use crate::report::synthetic::Run;
+    use crate::trial::Choice;
+
+    const MIB: u64 = 1 << 20;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// What the gate of this name finds; `None` where it does not apply.
+    fn found(name: &str, record: &Record) -> Option<Finding> {
+        let gates = all(record);
+        assert!(gates.iter().filter(|gate| gate.name == name).count() <= 1);
+        gates.iter().find(|gate| gate.name == name).map(|gate| gate.finding)
+    }
+
+    fn fine(name: &str, run: Run) {
+        assert_eq!(found(name, &run.record()), Some(Finding::Fine));
+    }
+
+    fn is_noted(name: &str, run: Run) {
+        assert_eq!(found(name, &run.record()), Some(Finding::Noted));
+    }
+
+    fn spoiled(name: &str, run: Run) {
+        assert_eq!(found(name, &run.record()), Some(Finding::Spoiled));
+    }
+
+    fn does_not_apply(name: &str, run: Run) {
+        assert_eq!(found(name, &run.record()), None);
+    }
+
+    /// A run of this arm on a range of 100 MiB, with so much of it cached when the clock started.
+    fn cached(arm: &str, cache: CacheState, resident: u64) -> Run {
+        Run::of(arm).edit(|record| {
+            record.trial.data.size_bytes = 100 * MIB;
+            record.trial.cache = cache;
+            record.cache.resident_before_bytes = Some(resident);
+        })
+    }
+
+    #[test]
+    fn a_cold_range_may_hold_one_percent() {
+        fine("cold", cached("pread", CacheState::Cold, MIB));
+        spoiled("cold", cached("pread", CacheState::Cold, MIB + 1));
+    }
+
+    #[test]
+    fn a_cold_range_that_cannot_be_looked_at_is_noted() {
+        is_noted("cold", Run::of("pread").edit(|record| record.cache.resident_before_bytes = None));
+    }
+
+    #[test]
+    fn only_cold_runs_must_be_cold() {
+        does_not_apply("cold", cached("pread", CacheState::AsFound, 50 * MIB));
+        does_not_apply("cold", cached("pread", CacheState::Warm, 100 * MIB));
+    }
+
+    #[test]
+    fn a_procedure_brings_its_files_into_its_own_state() {
+        let mut record = cached("pread", CacheState::Cold, 50 * MIB).record();
+        record.traits.as_mut().unwrap().class = Class::Procedure;
+
+        for name in ["cold", "device bytes", "device traffic", "same file", "direct"] {
+            assert_eq!(found(name, &record), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn storage_in_memory_is_never_cold() {
+        let on_memory = |cache| {
+            Run::of("pread").edit(|record| {
+                record.machine.in_memory = Some("loop0 is a loop device over /dev/shm/x".to_owned());
+                record.trial.cache = cache;
+            })
+        };
+
+        spoiled("storage", on_memory(CacheState::Cold));
+        does_not_apply("storage", on_memory(CacheState::AsFound));
+        does_not_apply("storage", Run::of("pread"));
+    }
+
+    /// A scan of 100 MiB in one pass that made the device read so much.
+    fn scan(arm: &str, read: u64) -> Run {
+        Run::of(arm)
+            .workload("sequential")
+            .block(MIB)
+            .accesses(100)
+            .counter("process_read_bytes", read)
+            .counter("device_read_bytes", read)
+    }
+
+    #[test]
+    fn a_cold_scan_must_have_read_nine_tenths_of_what_it_visited() {
+        fine("device bytes", scan("pread", 90 * MIB));
+        spoiled("device bytes", scan("pread", 90 * MIB - 1));
+    }
+
+    #[test]
+    fn a_neighbours_bytes_are_not_the_runs_own() {
+        let sparse = scan("pread", 0).counter("device_read_bytes", 200 * MIB);
+
+        spoiled("device bytes", sparse);
+    }
+
+    #[test]
+    fn every_workload_owes_its_distinct_blocks() {
+        for workload in crate::workload::ALL.iter().filter(|workload| workload.name != "trace") {
+            let run = |read| {
+                let base = Run::of("pread").workload(workload.name).accesses(4096);
+                base.counter("process_read_bytes", read).record()
+            };
+            let owed = run(0).traits.unwrap().distinct_bytes.unwrap();
+
+            assert!(owed > 0, "{}", workload.name);
+            assert_eq!(found("device bytes", &run(owed)), Some(Finding::Fine), "{}", workload.name);
+            assert_eq!(found("device bytes", &run(owed * 8 / 10)), Some(Finding::Spoiled), "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn what_is_read_while_opening_counts() {
+        let populated = scan("mmap", 10 * MIB).edit(|record| {
+            let open = record.phases.iter_mut().find(|phase| phase.name == "open").unwrap();
+            open.counters.insert("process_read_bytes".to_owned(), 90 * MIB);
+        });
+
+        fine("device bytes", populated);
+    }
+
+    #[test]
+    fn unknown_bytes_and_unknown_orders_are_noted_and_never_fine() {
+        let mut unknown_order = scan("pread", 100 * MIB).record();
+        unknown_order.traits.as_mut().unwrap().distinct_bytes = None;
+        let mut unknown_kinds = scan("pread", 100 * MIB).record();
+        unknown_kinds.traits = None;
+
+        assert_eq!(found("device bytes", &unknown_order), Some(Finding::Noted));
+        assert_eq!(found("device bytes", &unknown_kinds), Some(Finding::Noted));
+        is_noted("device bytes", Run::of("pread"));
+    }
+
+    #[test]
+    fn the_control_a_writer_and_warm_runs_owe_nothing() {
+        does_not_apply("device bytes", scan("null", 0));
+        does_not_apply("device bytes", scan("pread", 0).edit(|record| record.trial.direction = Direction::Write));
+        does_not_apply("device bytes", scan("pread", 0).edit(|record| record.trial.cache = CacheState::AsFound));
+    }
+
+    /// A scan of 100 MiB with so many bytes on the device beside its own.
+    fn beside_others(foreign_read: u64, written: u64) -> Run {
+        scan("pread", 100 * MIB)
+            .counter("device_read_bytes", 100 * MIB + foreign_read)
+            .counter("device_write_bytes", written)
+    }
+
+    #[test]
+    fn others_on_the_device_are_noted_from_a_tenth_and_spoil_from_a_half() {
+        fine("device traffic", beside_others(4 * MIB, 0));
+        fine("device traffic", beside_others(14 * MIB - 1, 0));
+        is_noted("device traffic", beside_others(14 * MIB, 0));
+        is_noted("device traffic", beside_others(54 * MIB - 1, 0));
+        spoiled("device traffic", beside_others(54 * MIB, 0));
+    }
+
+    #[test]
+    fn others_writes_disturb_a_reader_and_its_own_do_not_disturb_a_writer() {
+        spoiled("device traffic", beside_others(0, 54 * MIB));
+        fine("device traffic", beside_others(0, 54 * MIB).edit(|record| record.trial.direction = Direction::Write));
+    }
+
+    #[test]
+    fn others_bytes_are_held_against_what_was_wanted_where_the_cache_served_it() {
+        let warm = scan("pread", 0).accesses(1000).counter("device_read_bytes", 54 * MIB);
+
+        fine("device traffic", warm);
+    }
+
+    #[test]
+    fn a_device_that_counts_nothing_is_noted_where_the_run_read_from_it() {
+        let uncounted = |read| Run::of("pread").counter("process_read_bytes", read);
+
+        is_noted("device traffic", uncounted(MIB));
+        does_not_apply("device traffic", uncounted(0));
+    }
+
+    #[test]
+    fn a_warm_range_that_fits_must_be_resident_to_99_percent() {
+        fine("warm", cached("pread", CacheState::Warm, 99 * MIB));
+        spoiled("warm", cached("pread", CacheState::Warm, 99 * MIB - 1));
+        spoiled("warm", cached("pread", CacheState::WarmPages, 50 * MIB));
+    }
+
+    #[test]
+    fn a_warm_range_that_cannot_fit_is_noted() {
+        is_noted("warm", cached("pread", CacheState::Warm, 50 * MIB).memory(100 * MIB));
+        spoiled("warm", cached("pread", CacheState::Warm, 50 * MIB).memory(100 * MIB + 1));
+    }
+
+    #[test]
+    fn a_hot_part_must_be_the_part_that_was_asked_for() {
+        fine("warm", cached("pread", CacheState::Hot(0.5), 51 * MIB));
+        spoiled("warm", cached("pread", CacheState::Hot(0.5), 53 * MIB));
+        fine("warm", cached("pread", CacheState::Hot(0.5), 49 * MIB));
+        spoiled("warm", cached("pread", CacheState::Hot(0.5), 47 * MIB));
+    }
+
+    #[test]
+    fn a_warm_range_that_cannot_be_looked_at_is_noted() {
+        is_noted("warm", cached("pread", CacheState::Warm, 0).edit(|record| record.cache.resident_before_bytes = None));
+    }
+
+    /// A run of 100 MiB that left so much in the page cache.
+    fn left(arm: &str, after: Option<u64>) -> Run {
+        cached(arm, CacheState::Cold, 0).edit(|record| record.cache.resident_after_bytes = after)
+    }
+
+    #[test]
+    fn reading_past_the_page_cache_leaves_nothing_in_it() {
+        fine("direct", left("direct", Some(2 * MIB)));
+        spoiled("direct", left("direct", Some(2 * MIB + 1)));
+        spoiled("direct", left("uring direct=on", Some(100 * MIB)));
+        is_noted("direct", left("direct", None));
+    }
+
+    #[test]
+    fn who_reads_through_the_page_cache_may_fill_it() {
+        does_not_apply("direct", left("pread", Some(100 * MIB)));
+        does_not_apply("direct", left("uring direct=off", Some(100 * MIB)));
+    }
+
+    #[test]
+    fn a_limit_is_in_force_where_no_more_is_ever_in_use() {
+        let used = |peak: u64| Run::of("mmap").memory(100 * MIB).sampled("cgroup_usage_bytes", &[MIB, peak, MIB]);
+
+        fine("memory limit", used(105 * MIB));
+        spoiled("memory limit", used(105 * MIB + 1));
+        is_noted("memory limit", Run::of("mmap").memory(100 * MIB));
+        does_not_apply("memory limit", Run::of("mmap"));
+    }
+
+    #[test]
+    fn a_run_too_short_for_a_sample_shows_its_memory_at_the_end_of_a_phase() {
+        spoiled("memory limit", Run::of("mmap").memory(100 * MIB).counter("cgroup_usage_bytes", 200 * MIB));
+    }
+
+    #[test]
+    fn one_swapped_page_spoils_a_run() {
+        let swapped = |read, written| Run::of("mmap").counter("swap_in_pages", read).counter("swap_out_pages", written);
+
+        fine("swap", swapped(0, 0));
+        spoiled("swap", swapped(1, 0));
+        spoiled("swap", swapped(0, 1));
+        is_noted("swap", Run::of("mmap"));
+    }
+
+    /// A run of one second on two processors.
+    fn second(counter: &str, share: f64) -> Run {
+        Run::of("mmap").phases_ms(0, 1_000, 0).counter(counter, (share * 2.0 * SECOND as f64) as u64)
+    }
+
+    #[test]
+    fn a_quota_is_noted_from_one_percent_and_spoils_from_five() {
+        fine("quota", second("throttled_ns", 0.0099));
+        is_noted("quota", second("throttled_ns", 0.01));
+        is_noted("quota", second("throttled_ns", 0.0499));
+        spoiled("quota", second("throttled_ns", 0.05));
+        does_not_apply("quota", Run::of("mmap"));
+    }
+
+    /// The same with a quarter of the processors used by the run itself, and what ticks may hide on top.
+    fn others(share: f64) -> Run {
+        let hidden = 4.0 * TICK_NS as f64 / (2.0 * SECOND as f64);
+        second("machine_busy_ns", share + 0.25 + hidden).counter("user_ns", SECOND / 4).counter("system_ns", SECOND / 4)
+    }
+
+    #[test]
+    fn others_on_the_processors_are_noted_from_ten_percent_and_spoil_from_25() {
+        fine("busy machine", others(0.0999));
+        is_noted("busy machine", others(0.1001));
+        is_noted("busy machine", others(0.2499));
+        spoiled("busy machine", others(0.2501));
+        is_noted("busy machine", Run::of("mmap"));
+    }
+
+    #[test]
+    fn a_peer_is_observed_from_its_start_to_its_end() {
+        let peer = |observed_s: i64| {
+            let run = Run::peer("fio").phases_ms(0, 1_000, 0).counter("user_ns", 0).counter("system_ns", 0);
+            run.counter("machine_busy_ns", SECOND).edit(move |record| {
+                record.timeline.at_ns = vec![0, observed_s * SECOND as i64];
+            })
+        };
+
+        spoiled("busy machine", peer(1));
+        is_noted("busy machine", peer(3));
+    }
+
+    #[test]
+    fn a_stolen_processor_is_noted_from_five_percent_and_spoils_from_30() {
+        let hidden = 2.0 * TICK_NS as f64 / (2.0 * SECOND as f64);
+
+        fine("steal", second("machine_steal_ns", 0.0499 + hidden));
+        is_noted("steal", second("machine_steal_ns", 0.0501 + hidden));
+        is_noted("steal", second("machine_steal_ns", 0.2999 + hidden));
+        spoiled("steal", second("machine_steal_ns", 0.3001 + hidden));
+    }
+
+    const STATE: FileState = FileState { device: 1, inode: 2, size_bytes: 3, modified_ns: 4 };
+
+    fn files(before: &[FileState], after: &[FileState]) -> Run {
+        let states = [before.to_vec(), after.to_vec()];
+        Run::of("mmap").edit(|record| record.files = states)
+    }
+
+    #[test]
+    fn any_change_of_a_file_while_it_is_read_spoils_the_run() {
+        fine("same file", files(&[STATE], &[STATE]));
+        for changed in [
+            FileState { device: 9, ..STATE },
+            FileState { inode: 9, ..STATE },
+            FileState { size_bytes: 9, ..STATE },
+            FileState { modified_ns: 9, ..STATE },
+        ] {
+            spoiled("same file", files(&[STATE], &[changed]));
+        }
+        is_noted("same file", files(&[], &[]));
+        is_noted("same file", files(&[STATE], &[]));
+        does_not_apply("same file", files(&[STATE], &[]).edit(|record| record.trial.direction = Direction::Write));
+    }
+
+    #[test]
+    fn a_file_replaced_between_two_runs_spoils_the_later_one() {
+        let first = files(&[STATE], &[STATE]).record();
+        let gates_beside = |before: FileState, direction: Direction| {
+            let mut later = files(&[before], &[before]).edit(|record| record.trial.direction = direction).record();
+            beside(std::slice::from_ref(&first), &mut later);
+            later.gates
+        };
+        let other = FileState { inode: 7, ..STATE };
+
+        let [gate] = &gates_beside(other, Direction::Read)[..] else { panic!() };
+        assert_eq!((gate.name.as_str(), gate.finding), ("same file", Finding::Spoiled));
+        assert!(gates_beside(STATE, Direction::Read).is_empty());
+        assert!(gates_beside(other, Direction::Write).is_empty());
+    }
+
+    fn digested(arm: &str, digests: &[u64]) -> Record {
+        let answer = Answer::Digests(vec![digests.to_vec()]);
+        Run::of(arm).edit(|record| record.answer = answer).record()
+    }
+
+    #[test]
+    fn arms_that_saw_other_bytes_of_a_users_file_are_spoiled_and_named() {
+        let earlier = [digested("pread", &[1, 2])];
+        let beside_it = |digests: &[u64]| {
+            let mut later = digested("mmap", digests);
+            beside(&earlier, &mut later);
+            later.gates.remove(0)
+        };
+
+        let differs = beside_it(&[1, 3]);
+        assert_eq!(differs.finding, Finding::Spoiled);
+        assert!(differs.says.contains("other bytes than pread (thread 0, accesses from 4096)"), "{}", differs.says);
+        let equals = beside_it(&[1, 2, 5]);
+        assert_eq!(equals.finding, Finding::Fine);
+        assert!(equals.says.contains("those of 1 earlier run"), "{}", equals.says);
+    }
+
+    #[test]
+    fn a_run_that_failed_is_no_measure_of_the_bytes() {
+        let failed = Record { outcome: Outcome::Failed("EIO".to_owned()), ..digested("pread", &[1]) };
+        let mut later = digested("mmap", &[2]);
+
+        beside(&[failed], &mut later);
+
+        assert!(later.gates.iter().all(|gate| gate.finding == Finding::Fine));
+    }
+
+    #[test]
+    fn answers_are_right_wrong_or_noted() {
+        let answered = |answer: Answer| Run::of("mmap").edit(|record| record.answer = answer);
+
+        fine("answer", answered(Answer::Checked));
+        spoiled("answer", answered(Answer::Wrong { first_offset: 0, count: 1 }));
+        is_noted("answer", answered(Answer::Unchecked("fio does not hand its bytes over".to_owned())));
+        does_not_apply("answer", answered(Answer::Digests(Vec::new())));
+    }
+
+    #[test]
+    fn what_is_not_fine_says_whose_doing_it_is_and_what_to_do() {
+        for condition in ALL {
+            let bad = condition.gate(Finding::Spoiled, "x".to_owned());
+            let good = condition.gate(Finding::Fine, "x".to_owned());
+
+            assert!(!bad.remedy.is_empty(), "{}", condition.name);
+            assert_eq!(good.remedy, "", "{}", condition.name);
+        }
+        let by = |name: &str| ALL.iter().find(|condition| condition.name == name).unwrap().by;
+        assert_eq!([by("busy machine"), by("device traffic"), by("steal"), by("same file")], [By::Others; 4]);
+        assert_eq!([by("cold"), by("device bytes"), by("direct"), by("quota")], [By::Setup; 4]);
+    }
+
+    #[test]
+    fn a_run_whose_kinds_are_unknown_is_not_taken_for_the_control() {
+        let mut record = scan("null", 0).record();
+        record.traits = None;
+        record.trial.workload = Choice::plain("unheard-of");
+
+        assert_eq!(found("device bytes", &record), Some(Finding::Noted));
+    }
+}

@@ -78,7 +78,6 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         format: record::FORMAT,
         tool: format!("faultline {}", env!("CARGO_PKG_VERSION")),
         session: session.name.clone(),
-        planned: None,
         began_unix_s: now.as_secs(),
         trial: trial.clone(),
         machine: session.machine.clone(),
