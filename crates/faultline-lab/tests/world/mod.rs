@@ -180,8 +180,13 @@ impl World {
 
     /// A file system of `bytes` on a loop device, mounted at `name`.
     pub fn mount_small_disk(&self, name: &str, bytes: u64) -> Result<(), String> {
-        let image = format!("truncate -s {bytes} {name}.img && mkfs.ext4 -q {name}.img && mkdir {name}");
-        let done = self.shell(&format!("({image} && mount -o loop {name}.img {name} && chmod 777 {name}) 2>/dev/null"));
+        self.mount_image(name, &format!("{name}.img"), bytes)
+    }
+
+    /// The same with its image at `image`.
+    pub fn mount_image(&self, name: &str, image: &str, bytes: u64) -> Result<(), String> {
+        let make = format!("truncate -s {bytes} {image} && mkfs.ext4 -q {image} && mkdir {name}");
+        let done = self.shell(&format!("({make} && mount -o loop {image} {name} && chmod 777 {name}) 2>/dev/null"));
         if done {
             self.mounted.borrow_mut().push(self.path(name));
             return Ok(());
@@ -288,6 +293,15 @@ impl Said {
     pub fn fails(&self, code: i32, sentence: &str) {
         assert_eq!(self.code, Some(code), "{}\n{}", self.output, self.errors);
         assert!(self.errors.contains(sentence), "not said: {sentence}\n{}", self.errors);
+    }
+
+    /// Measured, and every figure stands but for what others on the machine did.
+    pub fn measured(&self, records: &[serde_json::Value]) {
+        self.ends_with(&[0, 4]);
+        let gates = records.iter().flat_map(|record| record["gates"].as_array().unwrap());
+        let spoiled: Vec<_> = gates.filter(|gate| gate["finding"] == "spoiled").collect();
+        assert!(spoiled.iter().all(|gate| gate["by"] == "others"), "{spoiled:#?}");
+        assert!(self.code == Some(0) || !spoiled.is_empty(), "{}\n{}", self.output, self.errors);
     }
 
     /// Ended with one of these codes.
