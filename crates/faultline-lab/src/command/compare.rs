@@ -296,7 +296,9 @@ fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
     let is_done = |record: &Record| record.outcome == Outcome::Done;
     match () {
         () if real().count() > 0 && real().all(is_missing) => Exit::Unsupported,
-        () if real().count() > 0 && !real().any(is_done) && real().all(|record| record.gates.is_empty()) => Exit::No,
+        () if real().count() > 0 && !real().any(is_done) && real().all(|record| record.spoiled().next().is_none()) => {
+            Exit::No
+        }
         () if summary.groups.iter().all(report::Group::is_valid) => Exit::Ok,
         () => Exit::Invalid,
     }
