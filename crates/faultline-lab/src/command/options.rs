@@ -47,7 +47,7 @@ pub struct Options {
     /// Seed of the order (and of the content of made files)
     #[arg(long, default_value_t = 1, help_heading = "Workload")]
     pub randseed: u64,
-    /// End each run after this time [default: 2s]
+    /// End each run after this time [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Workload")]
     pub runtime: Option<Nanos>,
     /// End each run after so many accesses, over all threads
@@ -164,7 +164,7 @@ impl Options {
         let is_endless = workload::named(&self.workload()?.name)?.ends == Ends::Endless;
         let runtime = match (self.runtime, self.number_ios) {
             (None, Some(_)) => None,
-            (runtime, _) => Some(runtime.unwrap_or(Nanos::secs(2)).0),
+            (runtime, _) => Some(runtime.unwrap_or(Nanos::secs(1)).0),
         };
         let time_based = self.time_based || (is_endless && runtime.is_some());
         Ok(Limits { runtime_ns: runtime, accesses: self.number_ios, time_based })
