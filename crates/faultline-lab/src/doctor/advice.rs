@@ -218,4 +218,42 @@ mod tests {
         assert_eq!(found.beyond_cap, u64::from(found.cap_bytes().is_some()));
         assert!(found.size_bytes.unwrap() > 0 && found.path.starts_with('/'));
     }
+
+    #[test]
+    fn a_call_for_as_much_as_the_kernel_reads_is_not_beyond_it() {
+        let Some(cap) = asked(&[1]).cap_bytes() else { return };
+
+        assert_eq!((asked(&[cap]).beyond_cap, asked(&[cap + 1, cap, cap + 2]).beyond_cap), (0, 2));
+    }
+
+    #[test]
+    fn a_file_that_nobody_asked_for_is_not_told() {
+        let program = File::open("/proc/self/exe").unwrap();
+        let (path, id, file) = files::open_descriptor(std::process::id(), program.as_raw_fd()).unwrap();
+
+        assert!(Asked { path, file, size_bytes: 0, lengths: Vec::new() }.into_evidence(id).is_none());
+    }
+
+    #[test]
+    fn advice_of_an_order_replaces_other_such_advice_only() {
+        let words = |value| Named::Madvise(value).word();
+        let of_order: Vec<&str> = (0..32).filter(|it| is_of_order(Named::Madvise(*it))).map(words).collect();
+
+        assert_eq!(of_order, ["MADV_NORMAL", "MADV_RANDOM", "MADV_SEQUENTIAL"]);
+    }
+
+    #[test]
+    fn a_range_is_of_a_file_where_its_last_byte_is_of_the_same_file() {
+        let mut places = Places::of(std::process::id()).unwrap();
+        let code = within_one_file as *const () as u64;
+        let vma = places.mappings().iter().find(|vma| (vma.start..vma.end).contains(&code)).unwrap().clone();
+        let (begin, length) = (vma.start, vma.end - vma.start);
+
+        let (id, offset) = within_one_file(&mut places, begin, length).unwrap();
+        assert_eq!((id.inode, offset), (vma.inode, vma.offset));
+        assert_eq!(within_one_file(&mut places, begin + 4096, 0).unwrap().1, vma.offset + 4096);
+        assert_eq!(within_one_file(&mut places, begin, u64::MAX), None);
+        let stack = std::ptr::from_ref(&code) as u64;
+        assert_eq!(within_one_file(&mut places, stack, 1), None);
+    }
 }

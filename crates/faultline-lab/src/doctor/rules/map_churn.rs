@@ -55,7 +55,7 @@ fn percent(part: u64, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only, worst};
+    use super::super::scenes::{count, healthy, only, worst};
     use super::*;
 
     #[test]
@@ -128,5 +128,16 @@ mod tests {
                 "2000 shootdown interrupts each second on this machine"
             ]
         );
+    }
+
+    #[test]
+    fn a_single_flush_is_told_and_none_is_not() {
+        let mut evidence = mapping(4, 5000, 4900);
+        assert_eq!(only(&RULE, &evidence).evidence[1], "98 % of them files");
+        evidence.counters.push(("tlb_flush_local_shootdown", 0));
+        assert_eq!(only(&RULE, &evidence).evidence.len(), 3);
+
+        count(&mut evidence, "tlb_flush_local_shootdown", 1);
+        assert_eq!(only(&RULE, &evidence).evidence[3], "0 TLB flushes each second by the first thread");
     }
 }

@@ -125,4 +125,12 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn a_single_call_that_was_seen_is_told() {
+        let mut evidence = waited(1000, 0);
+        evidence.files[0].populate_calls = 1;
+
+        assert_eq!(only(&RULE, &evidence).evidence[3], "1 calls of MADV_POPULATE seen");
+    }
 }

@@ -92,4 +92,17 @@ mod tests {
 
         assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
     }
+
+    #[test]
+    fn of_two_mappings_the_one_that_reaches_farther_counts() {
+        let mut evidence = shrunk_to(1 << 30);
+        let mut part = evidence.files[0].mappings[0].clone();
+        part.vma.offset = 1 << 20;
+        evidence.files[0].mappings.push(part);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.severity, Severity::Critical);
+        assert_eq!(found.evidence[1], "1.00 MiB of the mapping lie beyond the end now");
+    }
 }

@@ -147,4 +147,15 @@ mod tests {
         assert!(found.what.contains("only the first 16.0 MiB"), "{}", found.what);
         assert!(found.remedy.contains("at += 16777216) madvise(p + at, min(16777216, n - at)"), "{}", found.remedy);
     }
+
+    #[test]
+    fn one_wait_in_another_file_says_nothing_of_a_cached_one() {
+        let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
+        let other = crate::doctor::evidence::MappedFile { waits: 1, ..Default::default() };
+        evidence.files.push(other);
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.files[0].waits = 1;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+    }
 }
