@@ -641,6 +641,31 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_has_32_rows_more_than_the_kernel_reads_ahead_where_that_is_more_than_1_mib() {
+        let rows = |read_ahead, stride| {
+            let mut world = World::new(8 * MIB, Some(65 * stride));
+            world.reader.reach.read_ahead = read_ahead;
+            world.rows(stride, 0..65);
+            assert!(world.is_trying());
+            world.pump() / PAGE
+        };
+
+        assert_eq!(rows(MIB, NARROW), 16 + 8);
+        assert_eq!(rows(MIB + NARROW, NARROW), 17 + 32);
+        assert_eq!(rows(MIB + 48 * KIB, 48 * KIB), 22 + 32);
+        assert_eq!(rows(2 * MIB, 2 * MIB), 1 + 8, "2 MiB are a single row of such a stride");
+    }
+
+    #[test]
+    fn a_trial_reads_no_more_than_the_budget() {
+        let mut world = World::new(16 * KIB, Some(65 * NARROW));
+
+        world.rows(NARROW, 0..65);
+
+        assert_eq!(world.pump(), 16 * KIB);
+    }
+
+    #[test]
     fn four_steps_over_holes_prove_a_stride() {
         let mut world = World::trying();
 

@@ -253,6 +253,16 @@ mod tests {
         assert_eq!((id.inode, offset), (vma.inode, vma.offset));
         assert_eq!(within_one_file(&mut places, begin + 4096, 0).unwrap().1, vma.offset + 4096);
         assert_eq!(within_one_file(&mut places, begin, u64::MAX), None);
+        let is_beyond_a_gap = |it: &&faultline::proc::maps::Vma| {
+            it.inode == vma.inode && it.start > begin && it.start - it.offset != begin - vma.offset
+        };
+        if let Some(beyond) = places.mappings().iter().find(is_beyond_a_gap).map(|it| it.start) {
+            assert_eq!(
+                within_one_file(&mut places, begin, beyond - begin + 1),
+                None,
+                "the same file, but not one range"
+            );
+        }
         let stack = std::ptr::from_ref(&code) as u64;
         assert_eq!(within_one_file(&mut places, stack, 1), None);
     }

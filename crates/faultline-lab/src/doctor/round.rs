@@ -434,6 +434,22 @@ mod tests {
     }
 
     #[test]
+    fn files_that_hold_data_are_watched_and_programs_are_not() {
+        use faultline::files::{Layout, Target};
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        file.as_file().set_len(4096).unwrap();
+        let target = Target::open(&[PathBuf::from(file.path())], &Layout::default()).unwrap();
+        let mmap = faultline::methods::named("mmap").unwrap();
+        let _mapped = (mmap.open)(std::sync::Arc::new(target), &faultline::Given::none()).unwrap();
+        let pid = std::process::id();
+
+        let paths = data_paths(pid, &Places::of(pid).unwrap());
+
+        assert!(paths.contains(&PathBuf::from(file.path())), "{paths:?}");
+        assert!(!paths.contains(&std::env::current_exe().unwrap()), "{paths:?}");
+    }
+
+    #[test]
     fn what_is_mapped_without_a_fault_is_told_without_an_order() {
         let evidence = own().into_evidence(Duration::from_secs(1), None, false);
 
