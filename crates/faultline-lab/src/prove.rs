@@ -175,32 +175,38 @@ fn replay(
     let session = run::Session { name: session::name(), machine: machine::look(&trial.data.files), stop };
     let comparison = Comparison { trial: trial.clone(), arms: both.clone(), repetitions: RUNS };
     let records = session::interleave(&comparison, &session, |_| Ok(()))?;
-    let rates = |arm: &Arm| -> Vec<f64> {
-        records.iter().filter(|record| record.trial.arm == *arm).filter_map(per_second).collect()
-    };
-    let [now, then] = [rates(&both[0]), rates(&both[1])];
-    let pairs: Vec<(f64, f64)> = then.iter().copied().zip(now.iter().copied()).collect();
-    let failed = || {
-        let reason = records.iter().find_map(|record| match &record.outcome {
-            Outcome::Failed(why) => Some(why.clone()),
-            Outcome::Missing(missing) => Some(missing.reason.clone()),
-            _ => None,
-        });
-        reason.unwrap_or_else(|| "it was stopped".to_owned())
-    };
-    let (Some(ratio), Some(now), Some(then)) = (stats::compare(&pairs), stats::median(&now), stats::median(&then))
-    else {
-        return Ok(Err(failed()));
+    let (rates, ratio) = match rates(&records, &both) {
+        Ok(measured) => measured,
+        Err(why) => return Ok(Err(why)),
     };
     Ok(Ok(Gain {
         accesses: file.latest.len() as u64,
         is_made: made.is_some(),
         memory_bytes: trial.memory_bytes,
-        rates: [now, then],
+        rates,
         ratio,
         doubt: records.iter().find_map(|record| record.spoiled().next().map(str::to_owned)),
         waiting: gain::waiting(evidence, file),
     }))
+}
+
+/// Accesses a second of both arms, and how many times as fast the second was; or why that cannot be told.
+fn rates(records: &[Record], arms: &[Arm]) -> std::result::Result<([f64; 2], stats::Comparison), String> {
+    let of = |arm: &Arm| -> Vec<f64> {
+        records.iter().filter(|record| record.trial.arm == *arm).filter_map(per_second).collect()
+    };
+    let [now, then] = [of(&arms[0]), of(&arms[1])];
+    let pairs: Vec<(f64, f64)> = then.iter().copied().zip(now.iter().copied()).collect();
+    let measured = (stats::median(&now), stats::median(&then), stats::compare(&pairs));
+    let (Some(now), Some(then), Some(ratio)) = measured else {
+        let reason = records.iter().find_map(|record| match &record.outcome {
+            Outcome::Failed(why) => Some(why.clone()),
+            Outcome::Missing(missing) => Some(missing.reason.clone()),
+            _ => None,
+        });
+        return Err(reason.unwrap_or_else(|| "it was stopped".to_owned()));
+    };
+    Ok(([now, then], ratio))
 }
 
 fn per_second(record: &Record) -> Option<f64> {
@@ -365,6 +371,36 @@ mod tests {
         let said = sentence(Ok(loss));
         assert!(said.contains("mmap 1000/s, uring 500/s: 0.5 x [0.4–0.6], so the remedy makes it worse."), "{said}");
         assert!(said.ends_with("and 0.7 x by this measurement"), "{said}");
+    }
+
+    #[test]
+    fn the_ratio_is_of_the_remedys_rate_over_the_rate_now() {
+        use crate::report::synthetic::Run as Ran;
+        let ran = |arm, accesses| Ran::of(arm).accesses(accesses).phases_ms(250, 500, 250).record();
+        // In turns: other figures each time, of which the middle ones are told.
+        let records = [("mmap", 90), ("pread", 180), ("pread", 400), ("mmap", 100), ("mmap", 300), ("pread", 200)]
+            .map(|(arm, accesses)| ran(arm, accesses));
+        let arms = [records[0].trial.arm.clone(), records[1].trial.arm.clone()];
+
+        let (rates, ratio) = super::rates(&records, &arms).unwrap();
+
+        assert_eq!(rates, [100.0, 200.0]);
+        assert!((ratio.ratio.median - 2.0).abs() < 1e-9 && ratio.ratio.samples == 3, "{ratio:?}");
+    }
+
+    #[test]
+    fn where_an_arm_has_no_runs_the_reason_is_told() {
+        use crate::report::synthetic::Run as Ran;
+        let good = Ran::of("mmap").record();
+        let failed = Ran::of("pread").failed("SIGBUS").record();
+        let missing = Ran::of("pread").missing("io_uring", "not permitted", "").record();
+        let why = |other: &Record| {
+            let arms = [good.trial.arm.clone(), other.trial.arm.clone()];
+            super::rates(&[good.clone(), other.clone()], &arms).unwrap_err()
+        };
+
+        assert_eq!((why(&failed).as_str(), why(&missing).as_str()), ("SIGBUS", "not permitted"));
+        assert_eq!(super::rates(&[], &[good.trial.arm.clone(), failed.trial.arm]).unwrap_err(), "it was stopped");
     }
 
     #[test]

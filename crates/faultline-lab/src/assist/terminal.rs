@@ -127,6 +127,7 @@ mod tests {
             line(&file(0, tally)),
             "/x: stride 1.00 MiB; 9 faults of 2 threads; read ahead 2.00 MiB, 1.00 MiB of it used"
         );
+        assert!(line(&file(0, Tally { asked: 1, ..tally })).contains("read ahead 4.00 KiB"));
         assert!(line(&file(0, Tally { stopped: 3, ..tally })).ends_with("; stopped 3 times, because it did not help"));
     }
 
@@ -147,6 +148,9 @@ mod tests {
         print(&Outcome { lost: 3, unfollowed: 4, ..Outcome::default() }, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
 
+        let mut out = Vec::new();
+        print(&Outcome { lost: 1, ..Outcome::default() }, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("\n1 faults were too many"));
         assert!(text.contains("3 faults were too many to be seen\n4 threads were not followed; raise ulimit -n\n"));
     }
 

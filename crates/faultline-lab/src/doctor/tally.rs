@@ -115,6 +115,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_begins_without_faults_and_waits() {
+        let Tally { faults, major, waits, waited_ns, .. } = Tally::new(Duration::from_secs(1));
+
+        assert_eq!((faults, major, waits, waited_ns), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_million_different_pages_are_told_apart() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+        tally.pages = (0..(1 << 20) - 1).collect();
+
+        tally.add(Access { thread: 1, offset: 1 << 40 }, 0);
+        assert_eq!(tally.pages.len(), 1 << 20);
+        tally.add(Access { thread: 1, offset: 2 << 40 }, 0);
+        assert_eq!((tally.pages.len(), tally.faults), (1 << 20, 2));
+    }
+
+    #[test]
     fn the_latest_32768_faults_are_kept() {
         let mut tally = Tally::new(Duration::from_secs(1));
 
@@ -164,5 +182,8 @@ mod tests {
         track.look_at_cache();
 
         assert_eq!(track.came_bytes(), Some(4096));
+        file.write_all_at(&[1; 8192], 12_288).unwrap();
+        track.look_at_cache();
+        assert_eq!(track.came_bytes(), Some(12_288));
     }
 }

@@ -350,6 +350,17 @@ mod tests {
     }
 
     #[test]
+    fn of_a_long_command_and_a_long_path_the_end_is_told() {
+        let mut evidence = with_file(|file| file.path = format!("/{}", "p".repeat(36)));
+        evidence.target.command = format!("c{}", "d".repeat(60));
+
+        let said = said(&evidence, &[]);
+
+        assert!(said.contains(&format!("…{}\n", "d".repeat(59))), "{said}");
+        assert!(said.contains(&format!("…{} ", "p".repeat(35))) && !said.contains(&"p".repeat(36)), "{said}");
+    }
+
+    #[test]
     fn every_order_has_words() {
         let words = [
             Pattern::Sequential,

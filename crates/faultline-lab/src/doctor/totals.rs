@@ -147,8 +147,8 @@ mod tests {
             totals.add(&round(&format!("/data/{number}"), 1), &[]);
         }
 
-        assert_eq!(totals.files.len(), MOST_FILES + 1);
-        assert_eq!(totals.files[OTHERS].faults, 1000 - MOST_FILES as u64);
+        assert_eq!(totals.files.len(), 257);
+        assert_eq!(totals.files[OTHERS].faults, 744);
     }
 
     #[test]
@@ -222,6 +222,17 @@ mod tests {
 
             assert_eq!((totals.files["/a"].faults, totals.files["/a"].size_bytes), (2, Some(8192)));
         }
+    }
+
+    #[test]
+    fn a_file_without_a_name_has_its_level_where_no_other_took_its_path() {
+        let mut totals = Totals::of(Target::default());
+        let mut evidence = round("/a", 1);
+        evidence.files[0].deleted = true;
+
+        totals.add(&evidence, &[]);
+
+        assert_eq!(totals.files["/a"].size_bytes, Some(8192));
     }
 
     #[test]
