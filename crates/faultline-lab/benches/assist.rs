@@ -5,7 +5,9 @@
 //! memory for all of the file and within a quarter of it, with the device's read-ahead as found and 128 KiB; cold, in turns,
 //! program and assistant as the user nobody. Bytes are those that the device read, CPU is the assistant's time over the
 //! program's, and the program's CPU is over that of the run alone. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
-//! `--memory all|quarter`, `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians and extremes of the rounds' ratios. Needs root, for the limits and the settings.
+//! `--memory all|quarter`, `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians
+//! and extremes of the rounds' ratios. Needs root, for the limits and the settings. A case in which the tool failed, or read
+//! nothing ahead of a stride, has no figures; where there was one, the exit code is 1.
 
 use faultline::access::Visitor;
 use faultline::files::{Layout, Target};
@@ -17,9 +19,12 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
+
+#[path = "assist/said.rs"]
+mod said;
 
 const NOBODY: u32 = 65534;
 const PAGE: u64 = 4096;
@@ -27,11 +32,20 @@ const PAGE: u64 = 4096;
 /// Accesses of orders that are not strides, over all threads.
 const ACCESSES: u64 = 40_000;
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.split_first() {
-        Some((word, rest)) if word == "program" => program(rest),
-        _ => compare(&Plan::of(&arguments)),
+        Some((word, rest)) if word == "program" => {
+            program(rest);
+            ExitCode::SUCCESS
+        }
+        _ => match compare(&Plan::of(&arguments)) {
+            0 => ExitCode::SUCCESS,
+            failed => {
+                eprintln!("{failed} cases have no figures");
+                ExitCode::FAILURE
+            }
+        },
     }
 }
 
@@ -137,8 +151,9 @@ impl Visitor for Touch {
 struct Ran {
     seconds: f64,
     device_bytes: f64,
-    own_cpu_ns: f64,
     program_cpu_ns: f64,
+    /// What the tool said, where there was one.
+    said: Option<serde_json::Value>,
 }
 
 struct Bench {
@@ -151,7 +166,9 @@ struct Bench {
     _dir: tempfile::TempDir,
 }
 
-fn compare(plan: &Plan) {
+/// Runs all cases; how many of them could not be measured.
+fn compare(plan: &Plan) -> usize {
+    let mut failed = 0;
     let bench = Bench::new(plan.size, &plan.tool);
     println!(
         "{:<52} {:>8} {:>8} {:>8} {:>20} {:>19} {:>6} {:>5} {:>17}",
@@ -166,11 +183,15 @@ fn compare(plan: &Plan) {
                     let found = read_ahead.map_or("found".to_owned(), |kib| format!("{kib} KiB"));
                     let memory = if *quarter { "a quarter" } else { "all" };
                     let name = format!("{order}, {threads} threads, {memory}, read-ahead {found}");
-                    bench.case(&name, order, *threads, limit, plan.rounds);
+                    if let Err(why) = bench.case(&name, order, *threads, limit, plan.rounds) {
+                        eprintln!("{name}: NOT MEASURED: {why}");
+                        failed += 1;
+                    }
                 }
             }
         }
     }
+    failed
 }
 
 impl Bench {
@@ -195,7 +216,10 @@ impl Bench {
         Bench { program, faultline, file, device, tool: tool.to_owned(), _dir: dir }
     }
 
-    fn case(&self, name: &str, order: &str, threads: u64, limit: Option<u64>, rounds: usize) {
+    /// Prints the line of a case.
+    ///
+    /// Errors: in a sentence, where the tool failed or did nothing of what is measured.
+    fn case(&self, name: &str, order: &str, threads: u64, limit: Option<u64>, rounds: usize) -> Result<(), String> {
         let policy = match order {
             "sequential" | "random" | "chase" => "policy=learned".to_owned(),
             stride => format!("policy=strided,stride={stride},length=8"),
@@ -204,9 +228,11 @@ impl Bench {
         for round in 0..rounds {
             for arm in (0..3).map(|turn| (turn + round) % 3) {
                 let method = if arm == 2 { policy.as_str() } else { "advice=normal" };
-                ran[arm].push(self.run(order, threads, method, arm == 1, limit));
+                ran[arm].push(self.run(order, threads, method, arm == 1, limit)?);
             }
         }
+        let all: Vec<serde_json::Value> = ran[1].iter().filter_map(|ran| ran.said.clone()).collect();
+        said::helped(&self.tool, order, &all)?;
         let seconds = |arm: usize| median(ran[arm].iter().map(|ran| ran.seconds).collect());
         let ratio = |over: usize, under: usize, of: fn(&Ran) -> f64| {
             let mut ratios: Vec<f64> =
@@ -215,7 +241,9 @@ impl Bench {
             (ratios[ratios.len() / 2], ratios[0], ratios[ratios.len() - 1])
         };
         let told = |(middle, least, most): (f64, f64, f64)| format!("{middle:.2} [{least:.2}-{most:.2}]");
-        let cpu = median(ran[1].iter().map(|ran| ran.own_cpu_ns / ran.program_cpu_ns.max(1e6)).collect());
+        let cpu = median(
+            all.iter().zip(&ran[1]).map(|(said, ran)| said::own_cpu_ns(said) / ran.program_cpu_ns.max(1e6)).collect(),
+        );
         println!(
             "{name:<52} {:>7.3}s {:>7.3}s {:>7.3}s {:>20} {:>19} {:>6.2} {:>5.2} {:>17}",
             seconds(0),
@@ -227,10 +255,13 @@ impl Bench {
             cpu,
             told(ratio(1, 0, |ran| ran.program_cpu_ns))
         );
+        Ok(())
     }
 
     /// One run, cold.
-    fn run(&self, order: &str, threads: u64, method: &str, assisted: bool, limit: Option<u64>) -> Ran {
+    ///
+    /// Errors: those of [`said::document`].
+    fn run(&self, order: &str, threads: u64, method: &str, assisted: bool, limit: Option<u64>) -> Result<Ran, String> {
         let file = std::fs::File::open(&self.file).expect("the file just made");
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
         let place = limit.map(|bytes| MemoryLimit::create(Bytes(bytes)).expect("the right to limit memory"));
@@ -247,7 +278,7 @@ impl Bench {
         let assistant = assisted.then(|| {
             let mut assist = Command::new(&self.faultline);
             assist.args([&self.tool, &child.id().to_string(), "--for", "3600s", "--json"]);
-            assist.stdout(Stdio::piped()).stderr(Stdio::inherit()).uid(NOBODY);
+            assist.stdout(Stdio::piped()).stderr(Stdio::piped()).uid(NOBODY);
             let assist = assist.spawn().expect("an assistant");
             std::thread::sleep(std::time::Duration::from_millis(200));
             assist
@@ -259,15 +290,12 @@ impl Bench {
         let words = String::from_utf8_lossy(&said.stdout);
         let mut words = words.split_whitespace().map(|word| word.parse::<f64>().expect("seconds"));
         let (seconds, cpu) = (words.next().expect("seconds"), words.next().expect("seconds"));
-        let said = assistant.map(|it| it.wait_with_output().expect("an assistant that ends"));
-        let document = said.and_then(|said| serde_json::from_slice::<serde_json::Value>(&said.stdout).ok());
-        if std::env::var_os("VERBOSE").is_some()
-            && let Some(document) = &document
-        {
-            eprintln!("{order} {seconds:.3} s: {}", document["files"][0]);
+        let ended = assistant.map(|it| it.wait_with_output().expect("an assistant that ends"));
+        let said = ended.map(|ended| said::document(&self.tool, &ended)).transpose()?;
+        if let (Some(said), Some(_)) = (&said, std::env::var_os("VERBOSE")) {
+            eprintln!("{order} {seconds:.3} s: {}", said["files"][0]);
         }
-        let number = |key: &str| document.as_ref().and_then(|it| it[key].as_f64()).unwrap_or_default();
-        Ran { seconds, device_bytes, own_cpu_ns: number("own_cpu_ns"), program_cpu_ns: cpu * 1e9 }
+        Ok(Ran { seconds, device_bytes, program_cpu_ns: cpu * 1e9, said })
     }
 
     fn device_bytes(&self) -> f64 {

@@ -3,6 +3,9 @@
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod plants;
+/// The bench's judgement of its tool: a bench has no tests of its own.
+#[path = "../benches/assist/said.rs"]
+mod said;
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
 
@@ -22,14 +25,24 @@ fn samples() -> bool {
 
 /// What was done for the data of a planted program.
 fn assisted(name: &str) -> Value {
+    data(&assisted_with(name, &[]))
+}
+
+/// What was done for a planted program in 3 s.
+fn assisted_with(name: &str, more: &[&str]) -> Value {
     let world = World::new();
     let plant = Plant::start(&world, name);
+    let pid = plant.pid().to_string();
 
-    let said = world.faultline(&["assist", &plant.pid().to_string(), "--for", "3s", "--json"]);
+    let said = world.faultline(&[&["assist", &pid, "--for", "3s", "--json"], more].concat());
 
     assert_eq!(said.code, Some(0), "{}", said.errors);
     assert!(plant.runs(), "the program was harmed");
-    let json = said.json();
+    said.json()
+}
+
+/// What of it was done for the program's data.
+fn data(json: &Value) -> Value {
     let files = json["files"].as_array().unwrap();
     let file = files.iter().find(|file| file["path"].as_str().unwrap().ends_with("/data"));
     file.unwrap_or_else(|| panic!("{json:#}")).clone()
@@ -49,6 +62,92 @@ fn a_stride_is_read_ahead_and_used() {
     assert_eq!(file["stride_bytes"], 256 << 10, "{file:#}");
     let (asked, used) = (number(&file, "read_ahead_bytes"), number(&file, "used_bytes"));
     assert!(asked > 4 << 20 && used * 10 > asked * 8, "{file:#}");
+}
+
+#[test]
+fn no_more_is_read_each_second_than_the_rate() {
+    if !samples() {
+        return;
+    }
+    let json = assisted_with("column", &["--rate", "128k"]);
+
+    let file = data(&json);
+    assert_eq!(file["stride_bytes"], 256 << 10, "{file:#}");
+    let seconds = json["length_ns"].as_u64().unwrap().div_ceil(1_000_000_000);
+    // The first second's bytes may be read at once; the last request may be one page too much.
+    let most = (seconds + 1) * (128 << 10) + 4096;
+    let read = number(&file, "read_ahead_bytes");
+    assert!(read > 64 << 10 && read <= most, "{read} of {most}: {file:#}");
+}
+
+#[test]
+fn the_budget_is_half_of_the_free_memory_at_most() {
+    use faultline::files::{Layout, Target};
+    let world = World::new();
+    world.file("data", 4096);
+    let target = std::sync::Arc::new(Target::open(&[world.path("data")], &Layout::default()).unwrap());
+    let method = faultline::methods::named("mmap").unwrap();
+
+    let opened = faultline::prefetch::open(method, target, &"policy=learned,budget=1024t".parse().unwrap()).unwrap();
+
+    let free_kib = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let free_kib = free_kib.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap().trim();
+    let free_bytes = free_kib.trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+    let budget = opened.settings.get("budget").unwrap().parse::<faultline::Bytes>().unwrap().0;
+    // Between the two looks others may have taken some.
+    assert!(budget > 0 && budget < free_bytes / 4 * 3, "{budget} of {free_bytes}");
+    assert!(opened.notes.iter().any(|note| note.contains("half of the free memory")), "{:?}", opened.notes);
+}
+
+/// A tool of the bench that says this and ends with this code.
+fn tool(said: &str, code: i32) -> std::process::Output {
+    let script = format!("echo '{said}'; echo no rights >&2; exit {code}");
+    std::process::Command::new("sh").args(["-c", &script]).output().unwrap()
+}
+
+#[test]
+fn a_run_of_the_bench_counts_only_where_its_tool_ended_well() {
+    let well = r#"{"ended": true, "faults": 9, "own_cpu_ns": 7}"#;
+
+    let counted = said::document("assist", &tool(well, 0)).unwrap();
+    assert_eq!(said::own_cpu_ns(&counted), 7.0);
+    for code in [1, 2, 3] {
+        let why = said::document("assist", &tool(well, code)).unwrap_err();
+        assert!(why.starts_with(&format!("assist failed: exit status: {code}\nno rights")), "{why}");
+    }
+    assert!(said::document("assist", &tool("", 0)).unwrap_err().contains("said no document"));
+}
+
+#[test]
+fn a_run_of_the_bench_counts_only_where_its_tool_saw_faults_to_the_end() {
+    let why = |said: &str| said::document("assist", &tool(said, 0)).unwrap_err();
+
+    assert!(why(r#"{"ended": true, "faults": 0}"#).contains("saw no fault"));
+    assert!(why(r#"{"ended": false, "faults": 9}"#).contains("left before the program ended"));
+}
+
+#[test]
+fn the_doctor_in_the_bench_ends_with_code_2_and_does_not_tell_its_time() {
+    let report = r#"{"target": {"ended": true}, "faults": {"seen": 9}}"#;
+
+    assert!(said::own_cpu_ns(&said::document("doctor", &tool(report, 2)).unwrap()).is_nan());
+    assert!(said::document("doctor", &tool(report, 0)).is_err());
+    let blind = r#"{"target": {"ended": true}, "faults": null}"#;
+    assert!(said::document("doctor", &tool(blind, 2)).unwrap_err().contains("saw no fault"));
+}
+
+#[test]
+fn strides_of_the_bench_count_where_one_run_read_ahead() {
+    let read = |bytes: u64| serde_json::json!({ "files": [{ "read_ahead_bytes": 0 }, { "read_ahead_bytes": bytes }] });
+
+    assert_eq!(said::helped("assist", "64k", &[read(0), read(4096)]), Ok(()));
+    let why = said::helped("assist", "64k", &[read(0), read(0)]).unwrap_err();
+    assert_eq!(why, "assist read nothing ahead of the stride 64k in 2 runs");
+    assert!(said::helped("assist", "64k", &[]).is_err());
+    for order in ["sequential", "random", "chase"] {
+        assert_eq!(said::helped("assist", order, &[read(0)]), Ok(()));
+    }
+    assert_eq!(said::helped("doctor", "64k", &[read(0)]), Ok(()));
 }
 
 #[test]
@@ -145,8 +244,10 @@ fn a_traced_order_is_read_ahead_on_the_next_run() {
     let json: Value = serde_json::from_str(&said.errors[from..]).unwrap();
     let file = json["files"].as_array().unwrap().iter().find(|file| file["path"].as_str().unwrap().ends_with("/data"));
     let file = file.unwrap_or_else(|| panic!("{json:#}"));
-    assert!(number(file, "used_bytes") > 2000 * 4096, "{file:#}");
-    assert!(number(file, "read_ahead_bytes") < 3300 * 4096, "{file:#}");
+    // Without the trace nothing is read ahead of such an order. How far ahead we are is a matter of the machine's load.
+    let (asked, used) = (number(file, "read_ahead_bytes"), number(file, "used_bytes"));
+    assert!(asked > 300 * 4096 && asked < 3300 * 4096, "{file:#}");
+    assert!(used * 10 > asked * 9, "{file:#}");
 }
 
 #[test]
@@ -166,6 +267,8 @@ fn a_trace_is_a_workload_of_compare() {
         "--no-peer",
         "--runs",
         "1",
+        "--runtime",
+        "60s",
         "--records",
         "records.jsonl",
     ]);

@@ -35,3 +35,29 @@ fn file(file: &FileOutcome) -> Value {
         "refused": file.refused,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assist::Tally;
+    use std::time::Duration;
+
+    #[test]
+    fn pages_are_told_in_bytes_and_times_in_nanoseconds() {
+        let tally = Tally { asked: 3, used: 2, trials: 4, stopped: 5, stride: Some(8192), learned: true };
+        let file = FileOutcome { path: "/x".to_owned(), tally, ..FileOutcome::default() };
+        let outcome = Outcome {
+            length: Duration::from_millis(2),
+            own_time: Duration::from_micros(3),
+            files: vec![file],
+            ..Outcome::default()
+        };
+
+        let told = document(&outcome);
+
+        assert_eq!((&told["length_ns"], &told["own_cpu_ns"]), (&json!(2_000_000), &json!(3000)));
+        let file = &told["files"][0];
+        assert_eq!((&file["read_ahead_bytes"], &file["used_bytes"]), (&json!(12_288), &json!(8192)));
+        assert_eq!((&file["trials"], &file["stopped"], &file["stride_bytes"]), (&json!(4), &json!(5), &json!(8192)));
+    }
+}

@@ -1,6 +1,7 @@
 //! Prefetching for a running program, from outside: its page faults are watched, their order is recognised, and what comes
 //! next is read into the page cache that both share. The program is not stopped or changed.
 
+mod allowance;
 mod json;
 mod reader;
 mod rows;
@@ -11,6 +12,7 @@ pub use terminal::print;
 
 use crate::process::faults::{Faults, FileFault, Happened};
 use crate::process::files;
+use allowance::Allowance;
 use faultline::files::{Layout, Target};
 use faultline::observe::places::{FileId, Places};
 use faultline::prefetch::{self, Follower};
@@ -120,8 +122,7 @@ struct Help {
     options: Options,
     files: HashMap<FileId, Followed>,
     readers: HashMap<(u32, FileId), FileReader>,
-    /// Bytes that may be read now.
-    allowance: u64,
+    allowance: Allowance,
     /// Readers for whom more is to be read ahead.
     busy: VecDeque<(u32, FileId)>,
     /// Whether a reader waits for the next faults.
@@ -158,12 +159,12 @@ impl Help {
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
         let (mut pause, mut asked_at, mut replenished) = (ALERT, began, began);
-        self.allowance = self.options.rate.unwrap_or(u64::MAX);
+        self.allowance = Allowance::of(self.options.rate);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
             if !pause.is_zero() {
                 std::thread::sleep(pause);
             }
-            self.replenish(std::mem::replace(&mut replenished, Instant::now()).elapsed());
+            self.allowance.grow(std::mem::replace(&mut replenished, Instant::now()).elapsed());
             let seen = faults.read(|happened, places| self.see(happened, places));
             self.outcome.faults += seen;
             self.pump();
@@ -192,13 +193,6 @@ impl Help {
         outcome.program_time = program_after.saturating_sub(program_before);
         outcome.files = self.by_file();
         outcome
-    }
-
-    fn replenish(&mut self, passed: Duration) {
-        if let Some(rate) = self.options.rate {
-            let more = (rate as f64 * passed.as_secs_f64()) as u64;
-            self.allowance = self.allowance.saturating_add(more).min(rate);
-        }
     }
 
     fn see(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
@@ -255,11 +249,9 @@ impl Help {
         let until = Instant::now() + TURN;
         while let Some((thread, id)) = self.busy.pop_front() {
             let Some(reader) = self.readers.get_mut(&(thread, id)) else { continue };
-            match reader.pump(REQUESTS, self.allowance) {
+            match reader.pump(REQUESTS, self.allowance.left()) {
                 Ok((bytes, more)) => {
-                    if self.options.rate.is_some() {
-                        self.allowance = self.allowance.saturating_sub(bytes);
-                    }
+                    self.allowance.spend(bytes);
                     if more {
                         self.busy.push_back((thread, id));
                     }
@@ -339,8 +331,169 @@ fn own_time() -> Duration {
 
 /// User and system time of a process: fields 14 and 15 of /proc/PID/stat, in hundredths of a second.
 fn program_time(pid: u32) -> Option<Duration> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = text.rsplit_once(')')?;
+    time_of(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn time_of(stat: &str) -> Option<Duration> {
+    let (_, rest) = stat.rsplit_once(')')?;
     let ticks: u64 = rest.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Some(Duration::from_millis(ticks * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline::Extent;
+    use faultline::trace::{Run, Writer};
+
+    const ROW: u64 = 1 << 20;
+    const FILE: FileId = FileId { device: (8, 1), inode: 5 };
+
+    /// Readers of a file without data, for this many threads, that read ahead of any stride.
+    fn helping(threads: u32, rate: Option<u64>) -> (Help, tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        let target = Arc::new(Target::open(&[PathBuf::from(file.path())], &Layout::default()).unwrap());
+        let mut help = Help { allowance: Allowance::of(rate), ..Help::default() };
+        let reach = Reach { rows: 1024, budget: 8 << 20, read_ahead: 128 << 10 };
+        for thread in 0..threads {
+            let learned = prefetch::named("learned").unwrap();
+            let learned = prefetch::follow(learned, Arc::clone(&target), &Given::none()).unwrap();
+            let reader = FileReader::new(Arc::clone(&target), learned, true, reach);
+            help.readers.insert((thread, FILE), reader);
+        }
+        help.files.insert(FILE, Followed { outcome: FileOutcome::default(), base: None, known: None });
+        (help, file)
+    }
+
+    /// The thread touches a row; what follows from it is to be read.
+    fn touch(help: &mut Help, thread: u32, row: u64) {
+        let reader = help.readers.get_mut(&(thread, FILE)).unwrap();
+        if reader.observe(row * ROW, row * ROW, None).unwrap() {
+            help.busy.push_back((thread, FILE));
+        }
+    }
+
+    fn bytes_read(help: &Help) -> u64 {
+        help.readers.values().map(|reader| reader.tally.asked * PAGE).sum()
+    }
+
+    /// Bytes read ahead of two threads in two seconds, of which each has 1000 moments.
+    fn read_in_two_seconds(rate: Option<u64>) -> u64 {
+        let (mut help, _file) = helping(2, rate);
+        for row in 0..2000 {
+            help.allowance.grow(Duration::from_millis(1));
+            (0..2).for_each(|thread| touch(&mut help, thread, u64::from(thread) * (1 << 18) + row));
+            help.pump();
+        }
+        bytes_read(&help)
+    }
+
+    #[test]
+    fn no_more_is_read_each_second_than_the_rate() {
+        let rate = 256 << 10;
+
+        let read = read_in_two_seconds(Some(rate));
+
+        // The first second's bytes may be read at once; each thread may have begun one page too much.
+        assert!(read > 2 * rate && read <= 3 * rate + 2 * PAGE, "{read}");
+    }
+
+    #[test]
+    fn without_a_rate_every_row_is_read() {
+        let read = read_in_two_seconds(None);
+
+        assert!(read >= 2 * 1900 * PAGE, "{read}");
+    }
+
+    #[test]
+    fn a_file_is_told_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
+        let (mut help, _file) = helping(3, None);
+        for (thread, asked, stride) in [(0, 10, 4096), (1, 30, 8192), (2, 20, 16384)] {
+            help.readers.get_mut(&(thread, FILE)).unwrap().tally =
+                Tally { asked, used: 1, trials: 2, stopped: 3, stride: Some(stride), learned: thread == 0 };
+        }
+
+        let files = help.by_file();
+
+        let Tally { asked, used, trials, stopped, stride, learned } = files[0].tally;
+        assert_eq!((asked, used, trials, stopped, stride, learned), (60, 3, 6, 9, Some(8192), true));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_refused_with_a_reason() {
+        let mut help = Help::default();
+        let fault = FileFault { process: std::process::id(), thread: 1, file: FILE, offset: 0, address: 0 };
+
+        help.see(Happened::Fault(fault), &HashMap::new());
+        help.see(Happened::Waited(FILE, Some(faultline::Nanos(70))), &HashMap::new());
+        help.see(Happened::Waited(FILE, None), &HashMap::new());
+
+        let file = &help.by_file()[0];
+        assert_eq!((file.faults, file.waits, file.waited_ns, help.outcome.in_files), (1, 2, 70, 1));
+        assert_eq!(file.refused.as_deref(), Some("it cannot be opened for reading (gone, or another user's)"));
+    }
+
+    #[test]
+    fn more_files_than_256_are_not_followed() {
+        let mut help = Help::default();
+
+        for inode in 0..300 {
+            let file = FileId { inode, ..FILE };
+            let fault = FileFault { process: std::process::id(), thread: 1, file, offset: 0, address: 0 };
+            help.see(Happened::Fault(fault), &HashMap::new());
+        }
+
+        assert_eq!((help.by_file().len(), help.outcome.in_files), (256, 300));
+    }
+
+    /// A fault in our own program, which is a file that is mapped.
+    fn own_fault(thread: u32) -> (FileFault, HashMap<u32, Places>) {
+        let process = std::process::id();
+        let mut places = Places::of(process).unwrap();
+        let address = own_fault as *const () as u64;
+        let faultline::observe::places::Place::File(file, offset) = places.locate(address) else { panic!("no file") };
+        (FileFault { process, thread, file, offset, address }, HashMap::from([(process, places)]))
+    }
+
+    #[test]
+    fn each_thread_that_faults_in_a_file_has_a_reader() {
+        let mut help = Help::default();
+
+        for thread in [1, 2, 1] {
+            let (fault, places) = own_fault(thread);
+            help.see(Happened::Fault(fault), &places);
+        }
+
+        assert_eq!(help.readers.len(), 2);
+        let file = &help.by_file()[0];
+        assert_eq!((file.faults, file.threads, file.refused.as_deref()), (3, 2, None));
+    }
+
+    #[test]
+    fn a_file_that_the_trace_does_not_know_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.flt");
+        let mut writer = Writer::create(&path).unwrap();
+        let number = writer.file(Some("/other"), 1 << 20);
+        writer.run(number, 1, Run::of(Extent { offset: 0, length: 4096 }));
+        writer.finish().unwrap();
+        let trace = Trace::read(&path).unwrap();
+        let mut help =
+            Help { options: Options { trace: Some((path, trace)), ..Options::default() }, ..Help::default() };
+
+        let (fault, places) = own_fault(1);
+        help.see(Happened::Fault(fault), &places);
+
+        assert!(help.readers.is_empty());
+        assert_eq!(help.by_file()[0].refused.as_deref(), Some("not in the trace"));
+    }
+
+    #[test]
+    fn the_processor_time_of_a_program_is_user_and_system_time_in_hundredths_of_a_second() {
+        let stat = "77 (a) b) S 1 77 77 0 -1 4194304 100 200 3 4 250 50 7 8 20 0 4 0 123456 1000000 500";
+
+        assert_eq!(time_of(stat), Some(Duration::from_secs(3)));
+        assert_eq!(time_of(""), None);
+    }
 }

@@ -71,9 +71,13 @@ pub struct Reach {
     pub read_ahead: u64,
 }
 
+/// Pages that are cached of so many bytes behind an offset; none where we are not told.
+type Cached = Box<dyn Fn(u64, u64) -> Option<u64>>;
+
 /// What is read ahead for one thread in one file.
 pub struct FileReader {
     target: Arc<Target>,
+    cached: Cached,
     reach: Reach,
     learned: Follower,
     mode: Mode,
@@ -185,11 +189,18 @@ impl Asked {
 impl FileReader {
     /// For `target`, with `learned` to follow what shows, or what it `knows`.
     pub fn new(target: Arc<Target>, learned: Follower, knows: bool, reach: Reach) -> FileReader {
-        let is_told = cache::cachestat(&target.files()[0].file, 0, PAGE).is_ok();
+        let of = Arc::clone(&target);
+        let cached =
+            move |offset, length| cache::cachestat(&of.files()[0].file, offset, length).ok().map(|stat| stat.cached);
+        FileReader::told(target, learned, knows, reach, Box::new(cached))
+    }
+
+    fn told(target: Arc<Target>, learned: Follower, knows: bool, reach: Reach, cached: Cached) -> FileReader {
         FileReader {
-            is_told,
+            is_told: cached(0, PAGE).is_some(),
             knows,
             target,
+            cached,
             reach,
             learned,
             mode: Mode::Watching,
@@ -260,7 +271,9 @@ impl FileReader {
         Ok(true)
     }
 
-    /// Reads ahead what is wanted, at most `limit` requests and `allowance` bytes. The bytes read, and whether more is left.
+    /// Reads ahead what is wanted, at most `limit` requests, and as many as `allowance` has pages. The bytes read, which may
+    /// be more than that where requests are long, and whether more is left. Where nothing may be read, what is wanted is
+    /// forgotten: it would come too late.
     ///
     /// Errors: what the advice says.
     pub fn pump(&mut self, limit: usize, allowance: u64) -> Result<(u64, bool), Error> {
@@ -272,7 +285,9 @@ impl FileReader {
             follower.discard();
             return Ok((0, false));
         }
-        let most = (2 * self.reach.budget / PAGE) as usize;
+        let most = (self.reach.budget.saturating_mul(2) / PAGE) as usize;
+        // A request has a page at least; by how much longer ones go beyond, the next time has less.
+        let limit = limit.min(allowance.div_ceil(PAGE).try_into().unwrap_or(usize::MAX));
         let (asked, mut pages) = (&mut self.asked, 0);
         let more = follower.announce(limit, |extent| pages += asked.add(extent, most))?;
         self.tally.asked += pages;
@@ -341,12 +356,11 @@ impl FileReader {
     fn is_hole(&self, offset: u64, length: u64) -> bool {
         let end = (offset + length).min(self.target.length());
         let Some(length) = end.checked_sub(offset).filter(|length| *length > 0) else { return false };
-        let stat = cache::cachestat(&self.target.files()[0].file, offset, length);
-        stat.map_or(!self.is_told, |stat| 2 * stat.cached * PAGE < length)
+        (self.cached)(offset, length).map_or(!self.is_told, |pages| 2 * pages * PAGE < length)
     }
 
     fn is_cached(&self, offset: u64) -> bool {
-        cache::cachestat(&self.target.files()[0].file, offset, PAGE).is_ok_and(|stat| stat.cached > 0)
+        (self.cached)(offset, PAGE).is_some_and(|pages| pages > 0)
     }
 
     /// The first row behind `page` that is not cached; none far and wide, or to the end of the file.
@@ -430,5 +444,467 @@ impl FileReader {
         self.tally.stopped += 1;
         self.asked = Asked::default();
         self.fail();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline::files::Layout;
+    use std::cell::Cell;
+    use std::path::PathBuf;
+    use std::rc::Rc;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+
+    /// A stride that can't be a scan, and one that can.
+    const WIDE: u64 = 256 * KIB;
+    const NARROW: u64 = 64 * KIB;
+
+    /// Nothing and all of the file.
+    const NOTHING: Option<u64> = Some(0);
+    const ALL: Option<u64> = Some(u64::MAX);
+
+    /// A reader of a file without data, told that what lies below an offset is cached, or told nothing.
+    struct World {
+        reader: FileReader,
+        cached_below: Rc<Cell<Option<u64>>>,
+        _file: tempfile::NamedTempFile,
+    }
+
+    impl World {
+        fn new(budget: u64, cached_below: Option<u64>) -> World {
+            let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+            file.as_file().set_len(1 << 40).unwrap();
+            let target = Arc::new(Target::open(&[PathBuf::from(file.path())], &Layout::default()).unwrap());
+            let given = Given::none().with("budget", budget).with("rows", 1024);
+            let learned = prefetch::follow(prefetch::named("learned").unwrap(), Arc::clone(&target), &given).unwrap();
+            let reach = Reach { rows: 1024, budget, read_ahead: 128 * KIB };
+            let cached_below = Rc::new(Cell::new(cached_below));
+            let below = Rc::clone(&cached_below);
+            let cached = move |offset, length| Some(below.get()?.saturating_sub(offset).min(length).div_ceil(PAGE));
+            let reader = FileReader::told(target, learned, false, reach, Box::new(cached));
+            World { reader, cached_below, _file: file }
+        }
+
+        /// A wide stride that is followed after the rows 0 to 8, all of them cached.
+        fn following(budget: u64) -> World {
+            let mut world = World::new(budget, Some(9 * WIDE));
+            assert!(world.rows(WIDE, 0..9) && world.is_following());
+            world
+        }
+
+        /// A narrow stride on trial after the rows 0 to 64, all of them cached; the rows 65 to 74 are read ahead.
+        fn trying() -> World {
+            let mut world = World::new(8 * MIB, Some(65 * NARROW));
+            assert!(world.rows(NARROW, 0..65) && world.is_trying());
+            world
+        }
+
+        /// Faults at these offsets; whether the last one made something wanted.
+        fn faults(&mut self, offsets: impl IntoIterator<Item = u64>) -> bool {
+            offsets.into_iter().fold(false, |_, offset| self.fault(offset, None))
+        }
+
+        fn fault(&mut self, offset: u64, known: Option<u64>) -> bool {
+            self.reader.observe(offset, offset, known).unwrap()
+        }
+
+        fn rows(&mut self, stride: u64, rows: std::ops::Range<u64>) -> bool {
+            self.faults(rows.map(|row| row * stride))
+        }
+
+        /// Reads all that is wanted; the bytes.
+        fn pump(&mut self) -> u64 {
+            let (bytes, more) = self.reader.pump(usize::MAX, u64::MAX).unwrap();
+            assert!(!more);
+            bytes
+        }
+
+        /// Bytes asked for and not yet touched behind an offset.
+        fn bytes_ahead_of(&self, offset: u64) -> u64 {
+            PAGE * self.reader.asked.pages.keys().filter(|page| **page * PAGE > offset).count() as u64
+        }
+
+        fn is_trying(&self) -> bool {
+            matches!(self.reader.mode, Mode::Trying(_))
+        }
+
+        fn is_following(&self) -> bool {
+            matches!(self.reader.mode, Mode::Following(_))
+        }
+
+        fn is_watching(&self) -> bool {
+            matches!(self.reader.mode, Mode::Watching)
+        }
+    }
+
+    fn page(number: u64) -> Extent {
+        Extent { offset: number * PAGE, length: PAGE as usize }
+    }
+
+    #[test]
+    fn pages_asked_for_twice_count_once() {
+        let mut asked = Asked::default();
+
+        assert_eq!(asked.add(Extent { offset: PAGE, length: 2 * PAGE as usize }, 100), 2);
+        assert_eq!(asked.add(Extent { offset: 2 * PAGE, length: 1 }, 100), 0);
+        assert_eq!(asked.add(Extent { offset: 2 * PAGE, length: PAGE as usize + 1 }, 100), 1);
+    }
+
+    #[test]
+    fn a_page_is_wasted_when_so_many_were_asked_for_since() {
+        let mut asked = Asked::default();
+
+        assert_eq!((0..8).map(|number| asked.add(page(number), 8)).sum::<u64>(), 8);
+        assert_eq!(asked.wasted, 0);
+        asked.add(page(8), 8);
+        assert_eq!(asked.wasted, 1);
+        assert!(!asked.touch(0) && asked.touch(1));
+    }
+
+    #[test]
+    fn a_page_that_was_touched_is_not_wasted_and_one_asked_for_again_not_yet() {
+        let mut asked = Asked::default();
+        assert_eq!((0..8).map(|number| asked.add(page(number), 8)).sum::<u64>(), 8);
+
+        assert!(asked.touch(0) && asked.touch(1));
+        asked.add(page(1), 8);
+        asked.add(page(8), 8);
+
+        assert_eq!(asked.wasted, 0);
+        assert!(asked.touch(1));
+    }
+
+    #[test]
+    fn a_wide_stride_is_followed_from_the_ninth_fault_on() {
+        let mut world = World::new(8 * MIB, Some(9 * WIDE));
+
+        world.rows(WIDE, 0..8);
+        assert!(world.is_watching());
+        assert!(world.rows(WIDE, 8..9));
+        assert!(world.is_following());
+        assert_eq!(world.reader.tally.stride, Some(WIDE));
+    }
+
+    #[test]
+    fn a_stride_that_another_thread_has_is_followed_from_the_third_fault_on() {
+        let mut world = World::new(8 * MIB, Some(3 * WIDE));
+
+        assert!(!world.fault(0, Some(WIDE)) && !world.fault(WIDE, Some(WIDE)));
+        assert!(world.fault(2 * WIDE, Some(WIDE)) && world.is_following());
+    }
+
+    #[test]
+    fn a_stride_that_may_be_a_scan_is_tried_from_the_65th_fault_on() {
+        let mut world = World::new(8 * MIB, Some(65 * NARROW));
+
+        world.rows(NARROW, 0..64);
+        assert!(world.is_watching());
+        assert!(world.rows(NARROW, 64..65) && world.is_trying());
+        assert_eq!((world.reader.tally.trials, world.reader.tally.stride), (1, None));
+    }
+
+    #[test]
+    fn who_is_not_told_what_is_cached_tries_nothing_and_follows_wide_strides() {
+        let mut world = World::new(8 * MIB, None);
+        world.rows(NARROW, 0..1000);
+        assert!(world.is_watching() && world.reader.tally.trials == 0);
+
+        let mut world = World::new(8 * MIB, None);
+        world.rows(WIDE, 0..9);
+        assert!(world.is_following());
+    }
+
+    #[test]
+    fn a_stride_of_huge_folios_may_be_a_scan_unless_it_faults_in_their_middle() {
+        let folio = 2 * MIB;
+        let mut world = World::new(8 * MIB, Some(9 * folio));
+        world.rows(folio, 0..9);
+        assert!(world.is_watching());
+
+        let mut world = World::new(8 * MIB, Some(9 * folio + MIB));
+        world.faults((0..9).map(|row| row * folio + 4096));
+        assert!(world.is_following());
+    }
+
+    #[test]
+    fn a_trial_reads_ten_single_rows_behind_what_is_cached() {
+        let mut world = World::trying();
+
+        assert_eq!(world.pump(), 10 * PAGE);
+
+        let mut pages: Vec<u64> = world.reader.asked.pages.keys().copied().collect();
+        pages.sort_unstable();
+        assert_eq!(pages, (65..75).map(|row| row * NARROW / PAGE).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_trial_has_32_rows_more_than_the_kernel_reads_ahead_where_that_is_more_than_1_mib() {
+        let rows = |read_ahead, stride| {
+            let mut world = World::new(8 * MIB, Some(65 * stride));
+            world.reader.reach.read_ahead = read_ahead;
+            world.rows(stride, 0..65);
+            assert!(world.is_trying());
+            world.pump() / PAGE
+        };
+
+        assert_eq!(rows(MIB, NARROW), 16 + 8);
+        assert_eq!(rows(MIB + NARROW, NARROW), 17 + 32);
+        assert_eq!(rows(MIB + 48 * KIB, 48 * KIB), 22 + 32);
+        assert_eq!(rows(2 * MIB, 2 * MIB), 1 + 8, "2 MiB are a single row of such a stride");
+    }
+
+    #[test]
+    fn a_trial_reads_no_more_than_the_budget() {
+        let mut world = World::new(16 * KIB, Some(65 * NARROW));
+
+        world.rows(NARROW, 0..65);
+
+        assert_eq!(world.pump(), 16 * KIB);
+    }
+
+    #[test]
+    fn four_steps_over_holes_prove_a_stride() {
+        let mut world = World::trying();
+
+        assert!(!world.rows(NARROW, 65..69));
+        assert!(world.is_trying());
+        assert!(world.rows(NARROW, 69..70));
+        assert!(world.is_following());
+        assert_eq!(world.reader.tally.stride, Some(NARROW));
+    }
+
+    #[test]
+    fn steps_over_what_the_kernel_has_read_prove_nothing() {
+        let mut world = World::trying();
+        world.cached_below.set(ALL);
+
+        world.rows(NARROW, 65..75);
+        assert!(world.is_trying());
+        world.rows(NARROW, 75..76);
+        assert!(world.is_watching());
+        assert_eq!(world.reader.tally.stride, None);
+    }
+
+    #[test]
+    fn two_faults_beside_the_rows_disprove_a_stride() {
+        let mut world = World::trying();
+        // Before the first row that was read ahead they say nothing.
+        world.faults([64 * NARROW + PAGE, 65 * NARROW - PAGE]);
+
+        world.faults([66 * NARROW + PAGE]);
+        assert!(world.is_trying());
+        world.faults([67 * NARROW + PAGE]);
+        assert!(world.is_watching());
+        assert_eq!((world.reader.tally.stride, world.reader.rest), (None, 2048));
+    }
+
+    #[test]
+    fn a_trial_ends_where_the_program_turns_back_or_passes_its_end() {
+        let mut world = World::trying();
+        world.rows(NARROW, 74..75);
+        assert!(world.is_trying());
+        world.rows(NARROW, 75..76);
+        assert!(world.is_watching());
+
+        let mut world = World::trying();
+        world.faults([0]);
+        assert!(world.is_watching());
+    }
+
+    #[test]
+    fn after_a_failure_2048_faults_pass_and_after_the_next_four_times_as_many() {
+        let mut world = World::trying();
+        world.faults([0]);
+        assert_eq!(world.reader.rest, 2048);
+
+        world.cached_below.set(ALL);
+        world.rows(NARROW, 0..2048);
+        assert_eq!((world.reader.rest, world.reader.tally.trials), (0, 1));
+        world.cached_below.set(Some(3065 * NARROW));
+        world.rows(NARROW, 3000..3065);
+        assert_eq!(world.reader.tally.trials, 2);
+
+        world.faults([0]);
+        assert_eq!(world.reader.rest, 8192);
+    }
+
+    #[test]
+    fn no_rest_is_longer_than_a_million_faults() {
+        let mut world = World::new(8 * MIB, NOTHING);
+
+        (0..20).for_each(|_| world.reader.fail());
+
+        assert_eq!(world.reader.rest, 1 << 20);
+    }
+
+    #[test]
+    fn a_file_that_is_cached_for_64_mib_is_left_for_64_faults() {
+        let mut world = World::new(8 * MIB, Some(8 * WIDE + 64 * MIB + 1));
+        assert!(!world.rows(WIDE, 0..9));
+        assert_eq!((world.is_watching(), world.reader.rest), (true, 64));
+
+        let mut world = World::new(8 * MIB, Some(8 * WIDE + 64 * MIB));
+        assert!(world.rows(WIDE, 0..9));
+        assert!(world.is_following());
+    }
+
+    #[test]
+    fn a_stride_goes_on_while_it_steps_over_holes() {
+        let mut world = World::following(8 * MIB);
+
+        world.rows(WIDE, 9..1009);
+
+        assert!(world.is_following());
+        assert_eq!(world.reader.proved, Some(WIDE));
+    }
+
+    #[test]
+    fn a_stride_ends_where_the_kernel_reads_what_lies_between() {
+        let mut world = World::following(8 * MIB);
+        world.cached_below.set(ALL);
+
+        world.rows(WIDE, 9..136);
+        assert!(world.is_following());
+        world.rows(WIDE, 136..137);
+        assert!(world.is_watching());
+        assert_eq!(world.reader.proved, None);
+    }
+
+    #[test]
+    fn a_stride_ends_where_more_than_a_quarter_of_the_faults_are_beside_it() {
+        let with_others = |others: u64| {
+            let mut world = World::following(8 * MIB);
+            world.rows(WIDE, 9..9 + 64 - others);
+            world.faults((0..others).map(|other| (9 + 64) * WIDE + other * 3 * PAGE + PAGE));
+            world.is_following()
+        };
+
+        assert!(with_others(16));
+        assert!(!with_others(17));
+    }
+
+    #[test]
+    fn a_stride_that_leaves_rows_out_is_read_ahead_from_there() {
+        let mut world = World::following(8 * MIB);
+        world.pump();
+
+        assert!(world.faults([100_009 * WIDE]));
+        world.pump();
+
+        assert!(world.bytes_ahead_of(100_009 * WIDE) > 0);
+    }
+
+    #[test]
+    fn no_more_than_the_budget_is_ahead_of_a_stride() {
+        let mut world = World::following(64 * KIB);
+        let mut most = 0;
+
+        for row in 9..500 {
+            world.rows(WIDE, row..row + 1);
+            world.pump();
+            most = most.max(world.bytes_ahead_of(row * WIDE));
+        }
+
+        assert!(most > 32 * KIB && most <= 64 * KIB, "{most}");
+    }
+
+    #[test]
+    fn no_more_than_the_budget_is_ahead_of_several_streams_together() {
+        let mut world = World::new(256 * KIB, NOTHING);
+        let mut most = 0;
+
+        for row in 0..500 {
+            for column in [0, 100 * PAGE, 200 * PAGE] {
+                let offset = row * MIB + column;
+                world.faults([offset]);
+                world.pump();
+                most = most.max(world.bytes_ahead_of(offset));
+            }
+        }
+
+        assert!(world.reader.tally.learned);
+        assert!(most > 128 * KIB && most <= 256 * KIB, "{most}");
+    }
+
+    #[test]
+    fn what_faults_show_is_learned_and_what_the_kernel_hides_is_not() {
+        let mut world = World::new(8 * MIB, NOTHING);
+        world.rows(WIDE, 0..8);
+        assert!(world.pump() > 0 && world.reader.tally.learned);
+
+        let mut world = World::new(8 * MIB, ALL);
+        world.rows(WIDE, 0..8);
+        assert!(world.pump() == 0 && !world.reader.tally.learned);
+    }
+
+    #[test]
+    fn as_many_requests_are_made_as_the_allowance_has_pages() {
+        let read = |limit, allowance| World::following(8 * MIB).reader.pump(limit, allowance).unwrap();
+
+        assert_eq!(read(32, 3 * PAGE), (3 * PAGE, true));
+        assert_eq!(read(32, 2 * PAGE + 1), (3 * PAGE, true));
+        assert_eq!(read(32, 1), (PAGE, true));
+        assert_eq!(read(2, u64::MAX), (2 * PAGE, true));
+    }
+
+    #[test]
+    fn without_an_allowance_nothing_is_read_and_what_was_wanted_is_forgotten() {
+        let mut world = World::following(8 * MIB);
+
+        assert_eq!(world.reader.pump(32, 0).unwrap(), (0, false));
+        assert_eq!(world.pump(), 0);
+    }
+
+    #[test]
+    fn reads_that_are_touched_count_as_used() {
+        let mut world = World::following(8 * MIB);
+        let asked = world.pump() / PAGE;
+
+        world.rows(WIDE, 9..19);
+
+        assert_eq!((world.reader.tally.asked, world.reader.tally.used), (asked, 10));
+    }
+
+    #[test]
+    fn waste_of_256_pages_and_a_page_for_16_used_stops_it() {
+        let after = |wasted, used| {
+            let mut world = World::following(8 * MIB);
+            (world.reader.asked.wasted, world.reader.tally.used) = (wasted, used);
+            world.rows(WIDE, 9..10);
+            (world.reader.tally.stopped, world.is_following())
+        };
+
+        assert_eq!(after(256, 15), (0, true));
+        assert_eq!(after(257, 15), (1, false));
+        assert_eq!(after(257, 16), (0, true));
+        assert_eq!(after(258, 16), (1, false));
+    }
+
+    #[test]
+    fn a_program_that_leaves_its_rows_again_and_again_is_given_up() {
+        let mut world = World::following(MIB);
+
+        for jump in 1..20 {
+            world.faults([jump * 10_000 * WIDE]);
+            world.pump();
+        }
+
+        assert_eq!((world.reader.tally.stopped, world.is_watching()), (1, true));
+        assert!(world.reader.tally.asked <= 6 * 256, "{}", world.reader.tally.asked);
+        assert_eq!(world.reader.asked.wasted, 0, "it begins anew");
+    }
+
+    #[test]
+    fn the_next_faults_matter_where_a_guess_is_near_tried_or_followed() {
+        let mut world = World::new(8 * MIB, ALL);
+        world.rows(WIDE, 0..4);
+        assert!(!world.reader.is_alert());
+        world.rows(WIDE, 4..5);
+        assert!(world.reader.is_alert());
+
+        assert!(World::trying().reader.is_alert() && World::following(MIB).reader.is_alert());
     }
 }

@@ -73,6 +73,69 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MIB: u64 = 1 << 20;
+
+    fn after(offsets: impl IntoIterator<Item = u64>) -> (Rows, Option<(u64, u32)>) {
+        let mut rows = Rows::default();
+        let last = offsets.into_iter().fold(None, |_, offset| rows.observe(offset));
+        (rows, last)
+    }
+
+    #[test]
+    fn eight_steps_make_a_guess() {
+        assert_eq!(after((0..8).map(|row| row * MIB)).1, None);
+        assert_eq!(after((0..9).map(|row| row * MIB)).1, Some((MIB, 8)));
+    }
+
+    #[test]
+    fn the_guess_divides_all_steps() {
+        let steps = [6, 10, 4, 8, 6, 14, 2, 4].map(|step| step * MIB);
+        let offsets = steps.iter().scan(0, |at, step| Some(std::mem::replace(at, *at + step)));
+
+        assert_eq!(after(offsets.chain([54 * MIB])).1, Some((2 * MIB, 8)));
+    }
+
+    #[test]
+    fn steps_of_less_than_two_pages_begin_anew() {
+        assert_eq!(after((0..9).map(|row| row * 8192)).1, Some((8192, 8)));
+        assert_eq!(after((0..9).map(|row| row * 8191)).1, None);
+    }
+
+    #[test]
+    fn steps_beyond_256_mib_and_backward_ones_begin_anew() {
+        assert_eq!(after((0..9).map(|row| row * 256 * MIB)).1, Some((256 * MIB, 8)));
+        assert_eq!(after((0..9).map(|row| row * 257 * MIB)).1, None);
+        assert_eq!(after((0..9).map(|row| (9 - row) * MIB)).1, None);
+    }
+
+    #[test]
+    fn a_second_fault_at_the_same_place_is_no_step() {
+        assert_eq!(after((0..9).flat_map(|row| [row * MIB, row * MIB])).0.count, 8);
+    }
+
+    #[test]
+    fn two_steps_tell_whether_a_known_stride_is_meant() {
+        assert!(!after([0, MIB]).0.are_of(MIB));
+        assert!(after([0, MIB, 3 * MIB]).0.are_of(MIB));
+        assert!(!after([0, MIB, 3 * MIB]).0.are_of(2 * MIB));
+    }
+
+    #[test]
+    fn a_guess_is_near_after_four_steps() {
+        assert!(!after((0..4).map(|row| row * MIB)).0.is_near());
+        assert!(after((0..5).map(|row| row * MIB)).0.is_near());
+    }
+
+    #[test]
+    fn who_forgets_begins_at_the_last_fault() {
+        let mut rows = after((0..9).map(|row| row * MIB)).0;
+
+        rows.forget();
+
+        assert!((9..16).all(|row| rows.observe(row * MIB).is_none()));
+        assert_eq!(rows.observe(16 * MIB), Some((MIB, 8)));
+    }
+
     #[test]
     fn random_faults_suggest_nothing() {
         let (mut rows, mut state) = (Rows::default(), 1u64);

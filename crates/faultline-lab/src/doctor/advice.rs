@@ -14,8 +14,14 @@ const MOST_CALLS: usize = 16 << 10;
 
 /// A watch of advice in progress.
 pub(super) struct Advice {
-    pid: u32,
     calls: AdviceCalls,
+    book: Book,
+}
+
+/// What the calls so far were for.
+#[derive(Default)]
+struct Book {
+    pid: u32,
     counts: BTreeMap<Named, u64>,
     asked: HashMap<FileId, Asked>,
     latest: HashMap<FileId, Named>,
@@ -36,21 +42,36 @@ impl Advice {
     ///
     /// Errors: Missing, as [`AdviceCalls::open`] has it.
     pub(super) fn open(pid: u32) -> Result<Advice, Missing> {
-        Ok(Advice {
-            pid,
-            calls: AdviceCalls::open(pid)?,
-            counts: BTreeMap::new(),
-            asked: HashMap::new(),
-            latest: HashMap::new(),
-            populates: HashMap::new(),
-            unresolved: 0,
-        })
+        Ok(Advice { calls: AdviceCalls::open(pid)?, book: Book { pid, ..Book::default() } })
     }
 
     /// Takes the calls since the last time; `places` knows the mappings made until now.
     pub(super) fn read(&mut self, places: &mut Places) {
         let mut calls = Vec::new();
         self.calls.read(|call| calls.push(call));
+        self.book.take(&calls, places);
+    }
+
+    /// The latest advice on the order of accesses to mappings of this file.
+    pub(super) fn latest(&self, id: FileId) -> Option<&'static str> {
+        self.book.latest.get(&id).map(|advice| advice.word())
+    }
+
+    /// Calls that populated mappings of this file.
+    pub(super) fn populates(&self, id: FileId) -> u64 {
+        self.book.populates.get(&id).copied().unwrap_or(0)
+    }
+
+    /// What was seen.
+    pub(super) fn into_evidence(self) -> AdviceSeen {
+        let (lost, unfollowed) = (self.calls.lost(), self.calls.unfollowed());
+        AdviceSeen { lost, unfollowed, ..self.book.into_evidence() }
+    }
+}
+
+impl Book {
+    /// Takes calls that were made; `places` knows the mappings made until now.
+    fn take(&mut self, calls: &[AdviceCall], places: &mut Places) {
         let pid = self.pid;
         // A descriptor may stand for another file at the next time.
         let mut known = HashMap::new();
@@ -125,18 +146,7 @@ impl Advice {
         Some(())
     }
 
-    /// The latest advice on the order of accesses to mappings of this file.
-    pub(super) fn latest(&self, id: FileId) -> Option<&'static str> {
-        self.latest.get(&id).map(|advice| advice.word())
-    }
-
-    /// Calls that populated mappings of this file.
-    pub(super) fn populates(&self, id: FileId) -> u64 {
-        self.populates.get(&id).copied().unwrap_or(0)
-    }
-
-    /// What was seen.
-    pub(super) fn into_evidence(self) -> AdviceSeen {
+    fn into_evidence(self) -> AdviceSeen {
         let mut calls: Vec<(&'static str, u64)> = Vec::new();
         for (advice, count) in self.counts {
             // Numbers without a name share one.
@@ -149,13 +159,7 @@ impl Advice {
         let mut will_need: Vec<WillNeed> =
             self.asked.into_iter().filter_map(|(id, asked)| asked.into_evidence(id)).collect();
         will_need.sort_by(|a, b| b.longest_bytes.cmp(&a.longest_bytes).then_with(|| a.path.cmp(&b.path)));
-        AdviceSeen {
-            calls,
-            will_need,
-            unresolved: self.unresolved,
-            lost: self.calls.lost(),
-            unfollowed: self.calls.unfollowed(),
-        }
+        AdviceSeen { calls, will_need, unresolved: self.unresolved, ..AdviceSeen::default() }
     }
 }
 
@@ -217,5 +221,190 @@ mod tests {
         assert_eq!(found.advice, "readahead");
         assert_eq!(found.beyond_cap, u64::from(found.cap_bytes().is_some()));
         assert!(found.size_bytes.unwrap() > 0 && found.path.starts_with('/'));
+    }
+
+    #[test]
+    fn a_call_for_as_much_as_the_kernel_reads_is_not_beyond_it() {
+        let Some(cap) = asked(&[1]).cap_bytes() else { return };
+
+        assert_eq!((asked(&[cap]).beyond_cap, asked(&[cap + 1, cap, cap + 2]).beyond_cap), (0, 2));
+    }
+
+    #[test]
+    fn a_file_that_nobody_asked_for_is_not_told() {
+        let program = File::open("/proc/self/exe").unwrap();
+        let (path, id, file) = files::open_descriptor(std::process::id(), program.as_raw_fd()).unwrap();
+
+        assert!(Asked { path, file, size_bytes: 0, lengths: Vec::new() }.into_evidence(id).is_none());
+    }
+
+    #[test]
+    fn advice_of_an_order_replaces_other_such_advice_only() {
+        let words = |value| Named::Madvise(value).word();
+        let of_order: Vec<&str> = (0..32).filter(|it| is_of_order(Named::Madvise(*it))).map(words).collect();
+
+        assert_eq!(of_order, ["MADV_NORMAL", "MADV_RANDOM", "MADV_SEQUENTIAL"]);
+    }
+
+    #[test]
+    fn a_range_is_of_a_file_where_its_last_byte_is_of_the_same_file() {
+        let mut places = Places::of(std::process::id()).unwrap();
+        let code = within_one_file as *const () as u64;
+        let vma = places.mappings().iter().find(|vma| (vma.start..vma.end).contains(&code)).unwrap().clone();
+        let (begin, length) = (vma.start, vma.end - vma.start);
+
+        let (id, offset) = within_one_file(&mut places, begin, length).unwrap();
+        assert_eq!((id.inode, offset), (vma.inode, vma.offset));
+        assert_eq!(within_one_file(&mut places, begin + 4096, 0).unwrap().1, vma.offset + 4096);
+        assert_eq!(within_one_file(&mut places, begin, u64::MAX), None);
+        let is_beyond_a_gap = |it: &&faultline::proc::maps::Vma| {
+            it.inode == vma.inode && it.start > begin && it.start - it.offset != begin - vma.offset
+        };
+        if let Some(beyond) = places.mappings().iter().find(is_beyond_a_gap).map(|it| it.start) {
+            assert_eq!(
+                within_one_file(&mut places, begin, beyond - begin + 1),
+                None,
+                "the same file, but not one range"
+            );
+        }
+        let stack = std::ptr::from_ref(&code) as u64;
+        assert_eq!(within_one_file(&mut places, stack, 1), None);
+    }
+
+    /// A file of 1 MiB that we have open and mapped.
+    struct World {
+        book: Book,
+        places: Places,
+        file: tempfile::NamedTempFile,
+        id: FileId,
+        /// Where it is mapped.
+        begin: u64,
+        _mapped: faultline::access::Opened,
+    }
+
+    impl World {
+        fn new() -> World {
+            use faultline::files::{Layout, Target};
+            let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+            file.as_file().set_len(1 << 20).unwrap();
+            let target = Target::open(&[file.path().to_owned()], &Layout::default()).unwrap();
+            let mmap = faultline::methods::named("mmap").unwrap();
+            let mapped = (mmap.open)(std::sync::Arc::new(target), &faultline::Given::none()).unwrap();
+            let pid = std::process::id();
+            let places = Places::of(pid).unwrap();
+            let (_, id, _) = files::open_descriptor(pid, file.as_file().as_raw_fd()).unwrap();
+            let begin = places.mappings().iter().find(|vma| vma.inode == id.inode).unwrap().start;
+            World { book: Book { pid, ..Book::default() }, places, file, id, begin, _mapped: mapped }
+        }
+
+        fn call(&mut self, advice: Named, range: Range) {
+            let process = std::process::id();
+            let call = AdviceCall { process, thread: 1, at: faultline::Nanos(0), range, advice };
+            self.book.take(&[call], &mut self.places);
+        }
+
+        fn advise(&mut self, advice: i32, at: u64, length: u64) {
+            let address = self.begin + at;
+            self.call(Named::Madvise(advice), Range::Memory { address, length });
+        }
+
+        fn ask(&mut self, advice: Named, offset: u64, length: u64) {
+            let descriptor = self.file.as_file().as_raw_fd();
+            self.call(advice, Range::File { descriptor, offset, length });
+        }
+
+        /// The bytes of each call for the file.
+        fn lengths(&self) -> Vec<u64> {
+            self.book
+                .asked
+                .get(&self.id)
+                .map_or(Vec::new(), |asked| asked.lengths.iter().map(|(bytes, _)| *bytes).collect())
+        }
+    }
+
+    const NORMAL: i32 = libc::MADV_NORMAL;
+    const RANDOM: i32 = libc::MADV_RANDOM;
+    const WILL_NEED: Named = Named::Fadvise(libc::POSIX_FADV_WILLNEED);
+
+    #[test]
+    fn a_length_of_zero_is_to_the_end_for_posix_fadvise_and_nothing_for_readahead() {
+        let mut world = World::new();
+
+        world.ask(WILL_NEED, 4096, 0);
+        world.ask(Named::ReadAhead, 4096, 0);
+        world.ask(Named::ReadAhead, 4096, 8192);
+        world.ask(WILL_NEED, 4096, 8192);
+
+        assert_eq!(world.lengths(), [(1 << 20) - 4096, 0, 8192, 8192]);
+        assert_eq!(world.book.unresolved, 0);
+    }
+
+    #[test]
+    fn bytes_beyond_the_end_of_the_file_are_not_asked_for() {
+        let mut world = World::new();
+
+        world.ask(WILL_NEED, (1 << 20) - 4096, 8192);
+        world.ask(WILL_NEED, 2 << 20, 8192);
+
+        assert_eq!(world.lengths(), [4096, 0]);
+    }
+
+    #[test]
+    fn a_mapping_that_is_asked_for_is_its_file() {
+        let mut world = World::new();
+
+        world.advise(libc::MADV_WILLNEED, 8192, 16_384);
+
+        assert_eq!((world.lengths(), world.book.unresolved), (vec![16_384], 0));
+    }
+
+    #[test]
+    fn what_belongs_to_no_file_is_counted_as_such() {
+        let mut world = World::new();
+        let here = std::process::id();
+        let address = std::ptr::from_ref(&here) as u64;
+
+        world.call(Named::Madvise(libc::MADV_WILLNEED), Range::Memory { address, length: 1 });
+        world.call(WILL_NEED, Range::File { descriptor: -1, offset: 0, length: 4096 });
+
+        assert_eq!((world.lengths(), world.book.unresolved), (vec![], 2));
+    }
+
+    #[test]
+    fn the_latest_advice_on_the_order_counts() {
+        let mut world = World::new();
+        let latest = |world: &World| world.book.latest.get(&world.id).map(|advice| advice.word());
+
+        world.advise(libc::MADV_DONTNEED, 0, 4096);
+        assert_eq!(latest(&world), None);
+        world.advise(NORMAL, 0, 4096);
+        world.advise(RANDOM, 0, 4096);
+        world.advise(libc::MADV_DONTNEED, 0, 4096);
+        assert_eq!(latest(&world), Some("MADV_RANDOM"));
+    }
+
+    #[test]
+    fn populates_are_counted_for_each_file() {
+        let mut world = World::new();
+
+        world.advise(libc::MADV_POPULATE_READ, 0, 4096);
+        world.advise(libc::MADV_POPULATE_WRITE, 0, 4096);
+        world.advise(RANDOM, 0, 4096);
+
+        assert_eq!(world.book.populates.get(&world.id), Some(&2));
+    }
+
+    #[test]
+    fn calls_are_counted_by_name_most_first_and_those_of_other_processes_are_not() {
+        let mut world = World::new();
+        [RANDOM, 9001, 9002, 9001].into_iter().for_each(|advice| world.advise(advice, 0, 4096));
+        let (process, range) = (std::process::id() + 1, Range::Memory { address: world.begin, length: 4096 });
+        let other = AdviceCall { process, thread: 1, at: faultline::Nanos(0), range, advice: Named::Madvise(RANDOM) };
+        world.book.take(&[other], &mut world.places);
+
+        let seen = world.book.into_evidence();
+
+        assert_eq!(seen.calls, [("another madvise", 3), ("MADV_RANDOM", 1)]);
+        assert!(seen.will_need.is_empty());
     }
 }

@@ -337,3 +337,88 @@ impl MappedFile {
         self.mappings.iter().filter_map(|mapping| mapping.deep.as_ref()).any(is)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::rules::scenes::{count, healthy, with_file};
+
+    fn watched(length: Duration) -> Evidence {
+        Evidence { watched: length, ..Evidence::default() }
+    }
+
+    #[test]
+    fn a_rate_is_of_a_second_and_a_watch_of_a_moment_counts_as_a_millisecond() {
+        assert_eq!(watched(Duration::from_millis(2500)).rate(500), 200.0);
+        assert_eq!(watched(Duration::from_micros(500)).rate(1), 1000.0);
+        assert_eq!(watched(Duration::ZERO).rate(1), 1000.0);
+    }
+
+    #[test]
+    fn the_refaults_of_a_cgroup_with_a_limit_go_before_those_of_the_machine() {
+        let mut evidence = healthy();
+        count(&mut evidence, "cgroup_refault_pages", 100);
+        count(&mut evidence, "workingset_refault_file", 5000);
+        assert_eq!(evidence.refaults(), Some((20.0, "cgroup")));
+
+        evidence.group.as_mut().unwrap().limit_bytes = None;
+        assert_eq!(evidence.refaults(), Some((1000.0, "machine")));
+    }
+
+    #[test]
+    fn a_machine_has_no_more_refaults_than_evictions() {
+        let mut evidence = healthy();
+        evidence.group = None;
+        count(&mut evidence, "workingset_refault_file", 5000);
+        count(&mut evidence, "pgsteal_kswapd", 1000);
+        assert_eq!(evidence.refaults(), Some((1000.0, "machine")), "one count alone says nothing");
+
+        count(&mut evidence, "pgsteal_direct", 500);
+        assert_eq!(evidence.refaults(), Some((300.0, "machine")));
+    }
+
+    #[test]
+    fn without_a_count_there_are_no_refaults() {
+        assert_eq!(watched(Duration::from_secs(1)).refaults(), None);
+        assert!(!watched(Duration::from_secs(1)).random_costs_hot_pages());
+    }
+
+    #[test]
+    fn the_kernel_reads_the_larger_of_window_and_request_for_one_call() {
+        let cap = |read_ahead_kb, largest_request_kb| {
+            WillNeed { read_ahead_kb, largest_request_kb, ..WillNeed::default() }.cap_bytes()
+        };
+
+        assert_eq!(cap(Some(128), Some(1280)), Some(1_310_720));
+        assert_eq!(cap(Some(4096), Some(1280)), Some(4 << 20));
+        assert_eq!((cap(None, Some(1280)), cap(Some(128), None)), (None, None));
+    }
+
+    #[test]
+    fn a_file_with_one_executable_mapping_is_no_data() {
+        let mut evidence = with_file(|file| file.mappings.push(file.mappings[0].clone()));
+        assert_eq!(evidence.data_files().count(), 1);
+        assert_eq!(evidence.files[0].mapped_bytes(), 2 << 30);
+
+        evidence.files[0].mappings[1].vma.rights = *b"r-xp";
+        assert_eq!(evidence.data_files().count(), 0);
+    }
+
+    #[test]
+    fn pages_that_waited_again_are_asked_for_again() {
+        let asked = |touched_pages, major| MappedFile { touched_pages, major, ..MappedFile::default() }.asked_bytes();
+
+        assert_eq!(asked(10, 3), 40_960);
+        assert_eq!(asked(10, 11), 45_056);
+    }
+
+    #[test]
+    fn advice_in_force_on_one_of_two_mappings_is_in_force() {
+        let mut evidence = with_file(|file| file.mappings.push(file.mappings[0].clone()));
+        assert_eq!(evidence.files[0].random_advice(), None);
+
+        evidence.files[0].mappings[1].deep = Some(Deep { random: true, ..Deep::default() });
+        assert_eq!(evidence.files[0].random_advice(), Some("advice random in force (VmFlags rr)"));
+        assert!(!evidence.files[0].any(|deep| deep.sequential));
+    }
+}

@@ -187,4 +187,60 @@ mod tests {
             prop_assert_eq!(timeline.bins.iter().map(|it| it.waited_ns).sum::<u64>(), waited);
         }
     }
+
+    #[test]
+    fn bins_begin_as_narrow_as_a_millisecond_is_worth_and_fill_the_watch_when_doubled() {
+        let bin_ns = |length| Grid::new(length).bin_ns;
+
+        assert_eq!(bin_ns(Duration::from_millis(128)), 1_000_000);
+        assert_eq!(bin_ns(Duration::from_millis(256)), 1_000_000);
+        assert_eq!(bin_ns(Duration::from_nanos(255_999_872)), 1_999_999, "half of it would be less than a millisecond");
+        assert_eq!(bin_ns(Duration::from_secs(128)), 1_953_125);
+        assert_eq!(bin_ns(Duration::ZERO), 1);
+    }
+
+    #[test]
+    fn the_last_bin_is_the_128th() {
+        let mut grid = Grid::new(Duration::from_millis(128));
+
+        grid.add(127_999_999, 128 * 4096 - 1);
+        assert_eq!((grid.bin_ns, grid.bin_bytes), (1_000_000, 4096));
+        assert_eq!(grid.cells.keys().next(), Some(&(127, 127)));
+
+        grid.add(128_000_000, 128 * 4096);
+        assert_eq!((grid.bin_ns, grid.bin_bytes), (2_000_000, 8192));
+        assert_eq!(grid.cells.into_iter().collect::<Vec<_>>(), [((63, 63), 1), ((64, 64), 1)]);
+    }
+
+    #[test]
+    fn moments_that_are_joined_add_all_they_have() {
+        let mut timeline = Timeline { bin_ns: 1, bins: vec![Moment { faults: 1, in_files: 2, waited_ns: 3 }; 3] };
+
+        timeline.cover(128);
+
+        assert_eq!((timeline.bin_ns, timeline.bins.len()), (2, 65));
+        assert_eq!(timeline.bins[0], Moment { faults: 2, in_files: 4, waited_ns: 6 });
+        assert_eq!(timeline.bins[1], Moment { faults: 1, in_files: 2, waited_ns: 3 });
+        assert_eq!(timeline.bins[2], Moment::default());
+    }
+
+    #[test]
+    fn a_watch_without_a_fault_has_a_bin_for_each_moment() {
+        let mut timeline = Timeline::new(Duration::from_millis(128));
+
+        timeline.cover(127_999_999);
+        assert_eq!(timeline.bins.len(), 128);
+        timeline.cover(0);
+        assert_eq!(timeline.bins.len(), 128);
+    }
+
+    #[test]
+    fn a_wait_that_ends_with_a_bin_is_in_no_other() {
+        let mut timeline = Timeline { bin_ns: 100, bins: Vec::new() };
+
+        timeline.wait(100, 200);
+
+        let waited: Vec<u64> = timeline.bins.iter().map(|moment| moment.waited_ns).collect();
+        assert_eq!(waited, [0, 100, 0]);
+    }
 }

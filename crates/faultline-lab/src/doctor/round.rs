@@ -313,3 +313,150 @@ fn data_paths(pid: u32, places: &Places) -> Vec<PathBuf> {
     paths.dedup();
     paths
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use faultline::observe::sampler::Mapped;
+
+    const SINCE: u64 = 1_000_000_000;
+
+    /// A round of one second that watches ourselves, without a sampler.
+    fn own() -> Round {
+        let pid = std::process::id();
+        let gap = Missing::new("faults", "a test", "");
+        let options = Options { length: Duration::from_secs(1), deep: false, advice: false };
+        Round::new(pid, Places::of(pid).unwrap(), Some(&gap), options, Nanos(SINCE))
+    }
+
+    /// An address in a file that we have mapped: our own program.
+    fn in_a_file() -> u64 {
+        own as *const () as u64
+    }
+
+    /// An address on a stack.
+    fn in_memory() -> u64 {
+        let here = std::process::id();
+        std::ptr::from_ref(&here) as u64
+    }
+
+    fn fault(process: u32, address: u64) -> Seen {
+        Seen::Fault { process, thread: 7, at: Nanos(SINCE + 5), address, instruction: 0 }
+    }
+
+    fn waited(address: u64, waited_ns: Option<u64>, major: bool) -> Seen {
+        let (process, waited) = (std::process::id(), waited_ns.map(Nanos));
+        Seen::Waited { process, thread: 7, at: Nanos(SINCE + 500_000_000), address, waited, major }
+    }
+
+    #[test]
+    fn faults_are_told_apart_by_their_place() {
+        let mut round = own();
+        let pid = std::process::id();
+
+        for address in [in_a_file(), in_a_file(), in_memory(), 0] {
+            round.see(fault(pid, address));
+        }
+        round.see(fault(pid + 1, in_a_file()));
+
+        let Faults { seen, in_files, anonymous, unresolved, waits, .. } = round.faults;
+        assert_eq!((seen, in_files, anonymous, unresolved, waits), (4, 2, 1, 1, 0));
+        assert_eq!((round.tallies.len(), round.threads.len()), (1, 1));
+        assert_eq!(round.tallies.values().next().unwrap().faults, 2);
+        assert_eq!((round.timeline.bins[0].faults, round.timeline.bins[0].in_files), (4, 2));
+    }
+
+    #[test]
+    fn waits_count_in_files_only_and_reads_everywhere() {
+        let mut round = own();
+
+        round.see(waited(in_a_file(), Some(3000), true));
+        round.see(waited(in_a_file(), Some(4000), false));
+        round.see(waited(in_a_file(), None, true));
+        round.see(waited(in_memory(), Some(9000), true));
+
+        let Faults { major, waits, waited_ns, seen, .. } = round.faults;
+        assert_eq!((major, waits, waited_ns, seen), (3, 3, 7000, 0));
+        let tally = round.tallies.values().next().unwrap();
+        assert_eq!((tally.major, tally.waits, tally.waited_ns), (2, 3, 7000));
+        assert_eq!(round.timeline.bins.iter().map(|moment| moment.waited_ns).sum::<u64>(), 7000);
+    }
+
+    #[test]
+    fn mappings_and_forks_are_those_of_the_process() {
+        let (mut round, pid) = (own(), std::process::id());
+        let mapped = |process, inode| {
+            let path = "/x".to_owned();
+            Seen::Mapped(Mapped {
+                process,
+                at: Nanos(0),
+                address: 0x1000,
+                length: 4096,
+                offset: 0,
+                device: (8, 1),
+                inode,
+                path,
+            })
+        };
+
+        [mapped(pid, 0), mapped(pid, 5), mapped(pid, 6), mapped(pid + 1, 5)].into_iter().for_each(|it| round.see(it));
+        round.see(Seen::Forked { process: pid + 1, parent: pid, at: Nanos(0) });
+        round.see(Seen::Forked { process: pid + 2, parent: pid, at: Nanos(0) });
+        round.see(Seen::Forked { process: pid, parent: pid + 1, at: Nanos(0) });
+
+        assert_eq!((round.faults.mapped, round.faults.mapped_files, round.faults.forks), (3, 2, 2));
+    }
+
+    #[test]
+    fn what_comes_before_or_after_the_round_belongs_to_its_edges() {
+        let round = own();
+
+        assert_eq!(round.moment(Nanos(SINCE - 1)), 0);
+        assert_eq!(round.moment(Nanos(SINCE + 999_999_999)), 999_999_999);
+        assert_eq!(round.moment(Nanos(SINCE + 1_000_000_001)), 999_999_999);
+    }
+
+    #[test]
+    fn the_evidence_has_what_was_counted_for_each_file() {
+        let mut round = own();
+        let pid = std::process::id();
+        (0..3).for_each(|_| round.see(fault(pid, in_a_file())));
+        round.see(waited(in_a_file(), Some(3000), true));
+        let faults = round.faults.clone();
+
+        let evidence = round.into_evidence(Duration::from_secs(1), Some(faults), false);
+
+        let file = &evidence.files[0];
+        assert_eq!((file.faults, file.major, file.waits, file.waited_ns, file.touched_pages), (3, 1, 1, 3000, 1));
+        assert_eq!((file.latest.len(), file.order.is_some(), file.deleted), (3, true, false));
+        assert!(file.size_bytes.unwrap() > 0 && !file.is_data() && file.mappings.iter().all(|it| it.deep.is_none()));
+        assert_eq!(evidence.timeline.unwrap().bins.iter().map(|moment| moment.faults).sum::<u64>(), 3);
+        assert_eq!((evidence.target.pid, evidence.missing[0].reason.as_str()), (pid, "a test"));
+        assert!(evidence.huge.is_none() && evidence.advice.is_none());
+    }
+
+    #[test]
+    fn files_that_hold_data_are_watched_and_programs_are_not() {
+        use faultline::files::{Layout, Target};
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        file.as_file().set_len(4096).unwrap();
+        let target = Target::open(&[PathBuf::from(file.path())], &Layout::default()).unwrap();
+        let mmap = faultline::methods::named("mmap").unwrap();
+        let _mapped = (mmap.open)(std::sync::Arc::new(target), &faultline::Given::none()).unwrap();
+        let pid = std::process::id();
+
+        let paths = data_paths(pid, &Places::of(pid).unwrap());
+
+        assert!(paths.contains(&PathBuf::from(file.path())), "{paths:?}");
+        assert!(!paths.contains(&std::env::current_exe().unwrap()), "{paths:?}");
+    }
+
+    #[test]
+    fn what_is_mapped_without_a_fault_is_told_without_an_order() {
+        let evidence = own().into_evidence(Duration::from_secs(1), None, false);
+
+        let program = evidence.files.iter().find(|file| !file.mappings.is_empty()).unwrap();
+        assert_eq!((program.faults, program.order.is_none()), (0, true));
+        assert!(evidence.timeline.is_none() && evidence.faults.is_none());
+    }
+}

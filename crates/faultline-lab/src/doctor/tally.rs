@@ -99,3 +99,91 @@ impl Track {
 fn size(file: Option<&File>) -> Option<u64> {
     Some(file?.metadata().ok()?.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_counted_and_pages_once() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+
+        [0, 4095, 4096].into_iter().for_each(|offset| tally.add(Access { thread: 1, offset }, 0));
+
+        assert_eq!((tally.faults, tally.pages.len(), tally.latest.len()), (3, 2, 3));
+        assert_eq!(tally.grid.cells.values().sum::<u64>(), 3);
+    }
+
+    #[test]
+    fn a_file_begins_without_faults_and_waits() {
+        let Tally { faults, major, waits, waited_ns, .. } = Tally::new(Duration::from_secs(1));
+
+        assert_eq!((faults, major, waits, waited_ns), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_million_different_pages_are_told_apart() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+        tally.pages = (0..(1 << 20) - 1).collect();
+
+        tally.add(Access { thread: 1, offset: 1 << 40 }, 0);
+        assert_eq!(tally.pages.len(), 1 << 20);
+        tally.add(Access { thread: 1, offset: 2 << 40 }, 0);
+        assert_eq!((tally.pages.len(), tally.faults), (1 << 20, 2));
+    }
+
+    #[test]
+    fn the_latest_32768_faults_are_kept() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+
+        (0..32_769).for_each(|offset| tally.add(Access { thread: 1, offset }, 0));
+
+        assert_eq!((tally.faults, tally.latest.len()), (32_769, 32_768));
+        assert_eq!((tally.latest[0].offset, tally.latest[32_767].offset), (1, 32_768));
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_told_with_both_lengths_though_it_grew_again() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let mut track = Track::of(Some(file.try_clone().unwrap()));
+        track.look();
+        assert_eq!(track.shrunk, None);
+
+        for length in [4096, 16384] {
+            file.set_len(length).unwrap();
+            track.look();
+        }
+
+        assert_eq!((track.shrunk, track.size_bytes), (Some((8192, 4096)), Some(16384)));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_opened_has_no_size() {
+        let mut track = Track::of(None);
+
+        track.look();
+        track.look_at_cache();
+
+        assert_eq!((track.size_bytes, track.shrunk, track.came_bytes()), (None, None, None));
+    }
+
+    #[test]
+    fn what_came_into_the_cache_is_counted_from_the_first_look_on() {
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile_in("/var/tmp").unwrap();
+        file.write_all_at(&[1; 8192], 0).unwrap();
+        let mut track = Track::of(Some(file.try_clone().unwrap()));
+        assert_eq!(track.came_bytes(), None);
+        track.look_at_cache();
+        assert_eq!(track.came_bytes(), Some(0));
+
+        file.write_all_at(&[1; 4096], 8192).unwrap();
+        track.look_at_cache();
+
+        assert_eq!(track.came_bytes(), Some(4096));
+        file.write_all_at(&[1; 8192], 12_288).unwrap();
+        track.look_at_cache();
+        assert_eq!(track.came_bytes(), Some(12_288));
+    }
+}

@@ -235,3 +235,203 @@ fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Resu
     }
     writeln!(out, "{sign}{style}{line}{PLAIN}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::evidence::Evidence;
+    use crate::doctor::rules::scenes::{advise, healthy, order as in_order, with_file};
+    use faultline::Missing;
+
+    fn said(evidence: &Evidence, findings: &[Finding]) -> String {
+        let mut out = Vec::new();
+        print(evidence, findings, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        [BOLD, DIM, RED, GREEN, YELLOW, PLAIN].iter().fold(text, |text, style| text.replace(style, ""))
+    }
+
+    fn wrapped_lines(sign: &str, text: &str) -> Vec<String> {
+        let mut out = Vec::new();
+        wrapped(&mut out, sign, text, "").unwrap();
+        String::from_utf8(out).unwrap().replace(PLAIN, "").lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn who_is_watched_is_told_with_figures_and_units() {
+        let said = said(&healthy(), &[]);
+
+        let lines: Vec<&str> = said.lines().take(4).collect();
+        assert_eq!(
+            lines,
+            [
+                "program (77) watched for 5s: program data",
+                "threads 4 · resident 2.00 GiB · anonymous 200 MiB · page tables 5.00 MiB · mappings 120 · cgroup",
+                "3.00 GiB of 8.00 GiB",
+                "faults 1000 (200/s) · in files 900 · waited 0 times, 0ns"
+            ]
+        );
+        assert!(said.ends_with("\nNothing found.\n"), "{said}");
+    }
+
+    #[test]
+    fn where_faults_cannot_be_seen_nothing_found_is_said_of_what_could() {
+        let mut evidence = healthy();
+        evidence.faults = None;
+        evidence.missing = vec![Missing::new("faults", "refused", "be root"), Missing::new("a counter", "absent", "")];
+
+        let said = said(&evidence, &[]);
+
+        assert!(said.contains("Nothing found in what could be seen."), "{said}");
+        assert!(said.contains("not seen: faults (refused); be root"), "{said}");
+        assert!(said.contains("1 sources of counters are not here"), "{said}");
+    }
+
+    #[test]
+    fn every_gap_is_counted_where_faults_are_seen() {
+        let mut evidence = healthy();
+        assert!(!said(&evidence, &[]).contains("sources of counters"));
+
+        evidence.missing = vec![Missing::new("a counter", "absent", "")];
+        let said = said(&evidence, &[]);
+        assert!(said.contains("1 sources of counters are not here") && !said.contains("not seen:"), "{said}");
+    }
+
+    #[test]
+    fn what_is_lost_unknown_or_not_followed_is_told_where_there_is_some() {
+        let mut evidence = healthy();
+        let faults = evidence.faults.as_mut().unwrap();
+        (faults.lost, faults.unresolved, faults.unfollowed) = (1, 2, 3);
+
+        assert_eq!(fault_facts(&evidence).unwrap()[3..], ["1 lost", "2 of unknown place", "3 threads not followed"]);
+    }
+
+    #[test]
+    fn six_files_are_listed_and_more_are_counted() {
+        let with = |count| {
+            let mut evidence = healthy();
+            evidence.files = vec![evidence.files[0].clone(); count];
+            said(&evidence, &[])
+        };
+
+        assert_eq!(with(6).matches("/data/table").count(), 6);
+        assert!(!with(6).contains("more (--json has all)"));
+        assert_eq!(with(8).matches("/data/table").count(), 6);
+        assert!(with(8).contains(" and 2 more (--json has all)"));
+    }
+
+    #[test]
+    fn files_with_a_fault_or_16_mib_mapped_are_listed() {
+        let is_listed = |faults, bytes| {
+            let evidence = with_file(|file| {
+                file.faults = faults;
+                file.mappings[0].vma.end = file.mappings[0].vma.start + bytes;
+            });
+            listed(&evidence).len() == 1
+        };
+
+        assert!(is_listed(1, 4096) && is_listed(0, 16 << 20));
+        assert!(!is_listed(0, (16 << 20) - 1));
+    }
+
+    #[test]
+    fn the_row_of_a_file_has_its_figures_and_its_order() {
+        let mut evidence = with_file(|file| {
+            (file.cached_bytes, file.waited_ns) = (None, 1_500_000);
+            file.order = Some(in_order(Pattern::Strided(-4096)));
+        });
+        assert_eq!(cells(&evidence.files[0]), ["1.00 GiB", "?", "900", "1.5ms", "stride 4.00 KiB backward (95 %)"]);
+
+        advise(&mut evidence, crate::doctor::evidence::Deep { sequential: true, ..Default::default() });
+        evidence.files[0].came_bytes = Some(1 << 20);
+        assert_eq!(cells(&evidence.files[0])[4], "not seen; 1.00 MiB came into the cache; advice sequential");
+
+        (evidence.files[0].came_bytes, evidence.files[0].order) = (None, None);
+        assert_eq!(cells(&evidence.files[0])[4], "–; advice sequential");
+    }
+
+    #[test]
+    fn of_a_long_command_and_a_long_path_the_end_is_told() {
+        let mut evidence = with_file(|file| file.path = format!("/{}", "p".repeat(36)));
+        evidence.target.command = format!("c{}", "d".repeat(60));
+
+        let said = said(&evidence, &[]);
+
+        assert!(said.contains(&format!("…{}\n", "d".repeat(59))), "{said}");
+        assert!(said.contains(&format!("…{} ", "p".repeat(35))) && !said.contains(&"p".repeat(36)), "{said}");
+    }
+
+    #[test]
+    fn every_order_has_words() {
+        let words = [
+            Pattern::Sequential,
+            Pattern::Backward,
+            Pattern::Strided(1 << 20),
+            Pattern::Interleaved { streams: 3, stride: 8192 },
+            Pattern::Random,
+            Pattern::HotSet { bytes: 1 << 20 },
+        ]
+        .map(|pattern| order(&in_order(pattern)));
+
+        assert_eq!(
+            words,
+            [
+                "sequential (95 %)",
+                "sequential backward (95 %)",
+                "stride 1.00 MiB (95 %)",
+                "3 streams, stride 8.00 KiB (95 %)",
+                "random (95 %)",
+                "hot set of 1.00 MiB (95 %)"
+            ]
+        );
+        assert_eq!(order(&in_order(Pattern::Unknown)), "too few to tell");
+    }
+
+    #[test]
+    fn a_finding_is_told_with_its_severity_remedy_proof_and_gain() {
+        let evidence = with_file(|file| file.waited_ns = 10_000_000_000);
+        let finding = |severity| Finding {
+            rule: "fault_stall",
+            severity,
+            scope: "/data/table".to_owned(),
+            what: "it waits".to_owned(),
+            evidence: vec!["1 s".to_owned(), "2 s".to_owned()],
+            remedy: "wait less".to_owned(),
+            proof: "look".to_owned(),
+        };
+
+        let text = said(&evidence, &[finding(Severity::Critical)]);
+        let told = "critical: it waits [fault_stall: /data/table]\n  1 s; 2 s\n  → wait less (the program gains 2.0 x at \
+                    most)\n  $ look\n";
+        assert!(text.contains(told) && !text.contains("Nothing found"), "{text}");
+        assert!(said(&healthy(), &[finding(Severity::Note)]).contains("  → wait less\n"));
+    }
+
+    #[test]
+    fn lines_are_100_columns_at_most_with_their_sign() {
+        let words = vec!["abcd"; 60].join(" ");
+
+        assert_eq!(wrapped_lines("", &words)[0].chars().count(), 99);
+        let lines = wrapped_lines("→ ", &format!("x {words}"));
+        assert_eq!((lines[0].chars().count(), &lines[1][..6]), (98, "  abcd"));
+        assert_eq!(wrapped_lines("", &["a".repeat(49), "b".repeat(50)].join(" ")).len(), 1);
+        assert_eq!(wrapped_lines("", &["a".repeat(50), "b".repeat(50)].join(" ")).len(), 2);
+    }
+
+    #[test]
+    fn long_words_keep_their_end() {
+        assert_eq!((shortened("abcd", 4), shortened("abcde", 4)), ("abcd".to_owned(), "…cde".to_owned()));
+        assert_eq!(wrapped_lines("", &"é".repeat(150)), [format!("…{}", "é".repeat(99))]);
+    }
+
+    #[test]
+    fn proofs_are_told_and_that_there_are_none() {
+        let said = |sentences: &[String]| {
+            let mut out = Vec::new();
+            print_proofs(sentences, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+
+        assert!(said(&[]).contains("Nothing was found that a replay of accesses could prove."));
+        assert!(said(&["it is so".to_owned()]).contains("proof: it is so"));
+    }
+}

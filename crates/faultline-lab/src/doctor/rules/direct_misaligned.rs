@@ -54,7 +54,7 @@ fn is_cached(file: &Descriptor) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
     use crate::doctor::evidence::Calls;
 
@@ -79,5 +79,94 @@ mod tests {
         evidence.calls = Some(Calls { read_calls: 1000, read_call_bytes: 4 << 20, device_bytes: 4 << 20 });
 
         assert!(look(&evidence).is_empty());
+    }
+
+    /// 1000 calls that read 16 MiB from the cache, 1 MiB of which is there.
+    fn by_the_cache() -> Evidence {
+        let mut evidence = open();
+        evidence.descriptors[0].cached_bytes = Some(1 << 20);
+        evidence.calls = Some(Calls { read_calls: 1000, read_call_bytes: 16 << 20, device_bytes: (4 << 20) - 1 });
+        evidence
+    }
+
+    fn called(calls: Calls) -> Option<Severity> {
+        worst(&RULE, &Evidence { calls: Some(calls), ..open() })
+    }
+
+    #[test]
+    fn fewer_than_100_calls_are_chance() {
+        assert_eq!(called(Calls { read_calls: 99, ..Calls::default() }), None);
+        assert_eq!(called(Calls { read_calls: 100, ..Calls::default() }), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn calls_fail_where_two_of_them_return_less_than_a_byte() {
+        let returned = |read_call_bytes| called(Calls { read_calls: 1000, read_call_bytes, device_bytes: 0 });
+
+        assert_eq!(returned(499), Some(Severity::Critical));
+        assert_eq!(returned(500), None);
+    }
+
+    #[test]
+    fn calls_that_fail_are_told_with_what_they_returned() {
+        let mut evidence = open();
+        evidence.calls = Some(Calls { read_calls: 1000, read_call_bytes: 499, device_bytes: 0 });
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.what, "reads of a file opened with O_DIRECT fail");
+        assert_eq!(found.evidence, ["1000 read calls", "499 B returned by them"]);
+        assert_eq!(found.scope, "/data/x");
+        assert!(found.remedy.contains("4096 bytes (posix_memalign(&buffer, 4096, length))"), "{}", found.remedy);
+        assert_eq!(found.proof, "strace -f -e trace=read,pread64,preadv -p 77");
+    }
+
+    #[test]
+    fn direct_reads_by_the_cache_are_told_with_what_came_from_devices() {
+        let found = only(&RULE, &by_the_cache());
+
+        assert_eq!(found.severity, Severity::Warning);
+        assert_eq!(found.what, "reads with O_DIRECT go through the page cache all the same");
+        assert_eq!(found.evidence, ["1000 read calls", "16.0 MiB returned, 4.00 MiB from devices"]);
+    }
+
+    #[test]
+    fn a_quarter_from_devices_or_less_than_16_mib_or_less_than_1_mib_cached_is_not_by_the_cache() {
+        let mut evidence = by_the_cache();
+        evidence.calls.as_mut().unwrap().device_bytes = 4 << 20;
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        let mut evidence = by_the_cache();
+        *evidence.calls.as_mut().unwrap() =
+            Calls { read_calls: 1000, read_call_bytes: (16 << 20) - 1, device_bytes: 0 };
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        for cached_bytes in [Some((1 << 20) - 1), None] {
+            let mut evidence = by_the_cache();
+            evidence.descriptors[0].cached_bytes = cached_bytes;
+            assert_eq!(worst(&RULE, &evidence), None);
+        }
+    }
+
+    #[test]
+    fn another_file_of_1_mib_may_be_what_is_read_by_the_cache() {
+        let beside = |size_bytes, direct| {
+            let mut evidence = by_the_cache();
+            evidence.descriptors.push(Descriptor { size_bytes, direct, ..Descriptor::default() });
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(beside(1 << 20, false), None);
+        assert_eq!(beside((1 << 20) - 1, false), Some(Severity::Warning));
+        assert_eq!(beside(1 << 20, true), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn failing_calls_without_a_direct_file_are_not_ours_to_tell() {
+        let mut evidence = open();
+        evidence.calls = Some(Calls { read_calls: 1000, ..Calls::default() });
+        evidence.descriptors[0].direct = false;
+
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 }

@@ -44,7 +44,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
     use crate::process::files::Descriptor;
 
@@ -58,5 +58,58 @@ mod tests {
 
         evidence.calls.as_mut().unwrap().device_bytes = 5 << 30;
         assert!(look(&evidence).is_empty());
+    }
+
+    /// 5 s of read calls over one file.
+    fn reading(size_bytes: u64, read_call_bytes: u64, device_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        evidence.descriptors = vec![Descriptor { path: "/data/x".to_owned(), size_bytes, ..Descriptor::default() }];
+        let calls = evidence.calls.as_mut().unwrap();
+        (calls.read_call_bytes, calls.device_bytes) = (read_call_bytes, device_bytes);
+        evidence
+    }
+
+    #[test]
+    fn less_than_200_million_bytes_each_second_are_nothing() {
+        assert_eq!(worst(&RULE, &reading(64 << 20, 999_999_999, 0)), None);
+        assert_eq!(worst(&RULE, &reading(64 << 20, 1_000_000_000, 0)), Some(Severity::Note));
+    }
+
+    #[test]
+    fn fewer_than_three_passes_are_nothing() {
+        assert_eq!(worst(&RULE, &reading(1 << 30, (3 << 30) - 1, 0)), None);
+        assert_eq!(worst(&RULE, &reading(1 << 30, 3 << 30, 0)), Some(Severity::Note));
+    }
+
+    #[test]
+    fn files_below_4_mib_and_direct_ones_do_not_count() {
+        assert_eq!(worst(&RULE, &reading((4 << 20) - 1, 1 << 30, 0)), None);
+        let mut evidence = reading(4 << 20, 1 << 30, 0);
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Note));
+
+        evidence.descriptors[0].direct = true;
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+
+    #[test]
+    fn a_twentieth_from_devices_is_still_the_cache() {
+        assert_eq!(worst(&RULE, &reading(64 << 20, 2_000_000_000, 100_000_000)), Some(Severity::Note));
+        assert_eq!(worst(&RULE, &reading(64 << 20, 2_000_000_000, 100_000_001)), None);
+    }
+
+    #[test]
+    fn the_figures_are_of_all_files_and_the_scope_is_the_largest() {
+        let mut evidence = reading(64 << 20, 1 << 30, 1 << 20);
+        let smaller = Descriptor { path: "/data/y".to_owned(), size_bytes: 16 << 20, ..Descriptor::default() };
+        evidence.descriptors.push(smaller);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.scope, "/data/x");
+        assert_eq!(
+            found.evidence,
+            ["205 MiB/s by read calls", "13 times the 80.0 MiB of the open files", "1.00 MiB from devices"]
+        );
+        assert_eq!(found.proof, "faultline compare /data/x --cache warm -m mmap -m pread");
     }
 }

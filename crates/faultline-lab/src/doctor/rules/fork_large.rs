@@ -44,7 +44,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
 
     #[test]
@@ -57,5 +57,37 @@ mod tests {
 
         evidence.faults.as_mut().unwrap().anonymous = 100;
         assert!(look(&evidence).is_empty());
+    }
+
+    fn forking(forks: u64, faults_in_memory: u64, anonymous_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        evidence.process.anonymous_bytes = anonymous_bytes;
+        let faults = evidence.faults.as_mut().unwrap();
+        (faults.forks, faults.anonymous) = (forks, faults_in_memory);
+        evidence
+    }
+
+    #[test]
+    fn less_than_256_mib_is_not_felt() {
+        assert_eq!(worst(&RULE, &forking(1, 1000, (256 << 20) - 1)), None);
+        assert_eq!(worst(&RULE, &forking(1, 1000, 256 << 20)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn fewer_than_256_faults_after_each_fork_are_no_copies() {
+        assert_eq!(worst(&RULE, &forking(4, 1023, 1 << 30)), None);
+        assert_eq!(worst(&RULE, &forking(4, 1024, 1 << 30)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &forking(0, 1024, 1 << 30)), None);
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &forking(4, 2048, 1 << 30));
+
+        assert_eq!(
+            found.evidence,
+            ["4 forks in 5.0 s", "1.00 GiB anonymous", "2048 faults in it, 512 after each fork"]
+        );
+        assert_eq!(found.proof, "perf stat -e minor-faults,page-faults -p 77 -- sleep 5");
     }
 }

@@ -42,7 +42,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{count, healthy, only};
+    use super::super::scenes::{count, healthy, only, worst};
     use super::*;
 
     #[test]
@@ -51,5 +51,47 @@ mod tests {
         count(&mut evidence, "cgroup_anon_bytes", 7900 << 20);
 
         assert!(only(&RULE, &evidence).what.starts_with("96 %"));
+    }
+
+    /// A limit of 10 GiB.
+    fn filled(anonymous_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        evidence.group.as_mut().unwrap().limit_bytes = Some(10 << 30);
+        evidence.process.anonymous_bytes = 3 << 30;
+        count(&mut evidence, "cgroup_anon_bytes", anonymous_bytes);
+        count(&mut evidence, "cgroup_file_bytes", 512 << 20);
+        evidence
+    }
+
+    #[test]
+    fn nine_tenths_of_the_limit_are_full() {
+        assert_eq!(worst(&RULE, &filled((9 << 30) - 1)), None);
+        assert_eq!(worst(&RULE, &filled(9 << 30)), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_a_limit_that_is_a_quarter_larger() {
+        let found = only(&RULE, &filled(9 << 30));
+
+        assert_eq!(found.what, "90 % of the memory limit can't be freed; the OOM killer is next");
+        assert_eq!(
+            found.evidence,
+            [
+                "limit 10.0 GiB",
+                "anonymous 9.00 GiB",
+                "page cache 512 MiB, all that can be dropped",
+                "3.00 GiB of it this process"
+            ]
+        );
+        assert!(found.remedy.starts_with("raise the limit to 12.5 GiB"), "{}", found.remedy);
+        assert!(found.proof.starts_with("cat /sys/fs/cgroup/a/memory.stat"), "{}", found.proof);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_full() {
+        let mut evidence = filled(9 << 30);
+        evidence.group.as_mut().unwrap().limit_bytes = None;
+
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 }

@@ -45,7 +45,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
     use crate::doctor::evidence::Huge;
 
@@ -65,5 +65,54 @@ mod tests {
 
         evidence.huge = Some(Huge { anonymous_bytes: 1 << 20, huge_bytes: 0, wanted_bytes: 0 });
         assert!(look(&evidence).is_empty());
+    }
+
+    fn lying(anonymous_bytes: u64, huge_bytes: u64, wanted_bytes: u64, setting: &str) -> Evidence {
+        let mut evidence = healthy();
+        evidence.huge = Some(Huge { anonymous_bytes, huge_bytes, wanted_bytes });
+        evidence.machine.huge_pages = setting.to_owned();
+        evidence
+    }
+
+    #[test]
+    fn less_than_256_mib_does_not_matter() {
+        assert_eq!(worst(&RULE, &lying((256 << 20) - 1, 0, 0, "madvise")), None);
+        assert_eq!(worst(&RULE, &lying(256 << 20, 0, 0, "madvise")), Some(Severity::Note));
+    }
+
+    #[test]
+    fn a_tenth_in_huge_pages_is_enough() {
+        assert_eq!(worst(&RULE, &lying(1_000_000_000, 100_000_000, 0, "madvise")), None);
+        assert_eq!(worst(&RULE, &lying(1_000_000_000, 99_999_999, 0, "madvise")), Some(Severity::Note));
+    }
+
+    #[test]
+    fn where_half_is_wanted_asking_again_would_not_help() {
+        assert_eq!(worst(&RULE, &lying(1_000_000_000, 0, 500_000_000, "madvise")), None);
+        assert_eq!(worst(&RULE, &lying(1_000_000_000, 0, 499_999_999, "madvise")), Some(Severity::Note));
+    }
+
+    #[test]
+    fn the_remedy_fits_the_setting() {
+        let never = only(&RULE, &lying(1 << 30, 0, 1 << 30, "never"));
+        assert!(never.remedy.starts_with("echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"));
+
+        assert!(only(&RULE, &lying(1 << 30, 0, 0, "madvise")).remedy.contains("aligned to 2 MiB"));
+        assert_eq!(worst(&RULE, &lying(1 << 30, 0, 0, "always")), None);
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &lying(1 << 30, 64 << 20, 0, "madvise"));
+
+        assert_eq!(
+            found.evidence,
+            [
+                "1.00 GiB anonymous in mappings of 2 MiB and more",
+                "64.0 MiB of it in huge pages",
+                "transparent_hugepage/enabled is madvise"
+            ]
+        );
+        assert_eq!(found.what, "large anonymous memory lies in 4 KiB pages");
     }
 }

@@ -55,7 +55,7 @@ fn percent(part: u64, whole: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{count, healthy, only, worst};
     use super::*;
 
     #[test]
@@ -74,5 +74,70 @@ mod tests {
         evidence.process.mappings = 20_120;
 
         assert!(look(&evidence).is_empty());
+    }
+
+    /// In 5 s.
+    fn mapping(threads: u64, mapped: u64, mapped_files: u64) -> Evidence {
+        let mut evidence = healthy();
+        evidence.process.threads = threads;
+        let faults = evidence.faults.as_mut().unwrap();
+        (faults.mapped, faults.mapped_files) = (mapped, mapped_files);
+        evidence
+    }
+
+    #[test]
+    fn with_other_threads_500_mappings_each_second_are_a_warning() {
+        assert_eq!(worst(&RULE, &mapping(2, 2499, 0)), None);
+        assert_eq!(worst(&RULE, &mapping(2, 2500, 0)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn alone_3000_mappings_each_second_are_a_note() {
+        assert_eq!(worst(&RULE, &mapping(1, 14_999, 0)), None);
+        assert_eq!(worst(&RULE, &mapping(1, 15_000, 0)), Some(Severity::Note));
+    }
+
+    #[test]
+    fn what_may_all_be_mapped_still_is_growth() {
+        let mut evidence = mapping(2, 2500, 0);
+        evidence.process.mappings = 2500;
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.process.mappings = 2499;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_remedy_is_for_files_where_half_of_the_mappings_are() {
+        assert!(only(&RULE, &mapping(2, 3000, 1500)).remedy.starts_with("map once and keep it"));
+        assert!(only(&RULE, &mapping(2, 3000, 1499)).remedy.contains("MALLOC_MMAP_THRESHOLD_=1073741824"));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_the_flushes_where_they_are_counted() {
+        let mut evidence = mapping(4, 5000, 1000);
+        let facts = ["1000 mappings made each second, 120 mapped at the end", "20 % of them files", "4 threads"];
+        assert_eq!(only(&RULE, &evidence).evidence, facts);
+
+        evidence.counters.extend([("tlb_flush_local_shootdown", 100), ("tlb_flush_local_mm_shootdown", 200)]);
+        evidence.counters.extend([("tlb_flush_remote_send_ipi", 700), ("tlb_shootdowns", 10_000)]);
+        assert_eq!(
+            only(&RULE, &evidence).evidence[3..],
+            [
+                "200 TLB flushes each second by the first thread",
+                "2000 shootdown interrupts each second on this machine"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_single_flush_is_told_and_none_is_not() {
+        let mut evidence = mapping(4, 5000, 4900);
+        assert_eq!(only(&RULE, &evidence).evidence[1], "98 % of them files");
+        evidence.counters.push(("tlb_flush_local_shootdown", 0));
+        assert_eq!(only(&RULE, &evidence).evidence.len(), 3);
+
+        count(&mut evidence, "tlb_flush_local_shootdown", 1);
+        assert_eq!(only(&RULE, &evidence).evidence[3], "0 TLB flushes each second by the first thread");
     }
 }

@@ -36,7 +36,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
 
     #[test]
@@ -47,5 +47,40 @@ mod tests {
 
         evidence.process.mappings = 65_000;
         assert_eq!(only(&RULE, &evidence).severity, Severity::Critical);
+    }
+
+    fn of_1000(mappings: u64) -> Evidence {
+        let mut evidence = healthy();
+        (evidence.process.mappings, evidence.machine.most_mappings) = (mappings, 1000);
+        evidence
+    }
+
+    #[test]
+    fn four_fifths_of_the_limit_are_near_and_nineteen_twentieths_critical() {
+        assert_eq!(worst(&RULE, &of_1000(799)), None);
+        assert_eq!(worst(&RULE, &of_1000(800)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &of_1000(949)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &of_1000(950)), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn an_unknown_limit_is_none() {
+        let mut evidence = of_1000(1000);
+        evidence.machine.most_mappings = 0;
+
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+
+    #[test]
+    fn four_times_the_limit_is_asked_for_and_at_least_what_elasticsearch_asks() {
+        let found = only(&RULE, &of_1000(900));
+
+        assert_eq!(found.what, "900 mappings of 1000 that are allowed; beyond it mmap fails with \"out of memory\"");
+        assert_eq!(found.evidence, ["90 % of vm.max_map_count", "1 of files, 899 anonymous"]);
+        assert!(found.remedy.starts_with("sysctl -w vm.max_map_count=262144 "), "{}", found.remedy);
+
+        let mut evidence = healthy();
+        (evidence.process.mappings, evidence.machine.most_mappings) = (90_000, 100_000);
+        assert!(only(&RULE, &evidence).remedy.starts_with("sysctl -w vm.max_map_count=400000 "));
     }
 }

@@ -49,7 +49,7 @@ fn of_file(file: &MappedFile) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{advise, only, with_file};
+    use super::super::scenes::{advise, only, with_file, worst};
     use super::*;
     use crate::doctor::evidence::Deep;
 
@@ -68,5 +68,62 @@ mod tests {
         evidence.files[0].mappings[0].vma.offset = 4 << 20;
 
         assert!(look(&evidence).is_empty());
+    }
+
+    /// Begins one page beyond what its file offset asks for.
+    fn skewed(length: u64, options: &str) -> Evidence {
+        with_file(|file| {
+            file.mount_options = options.to_owned();
+            let vma = &mut file.mappings[0].vma;
+            vma.start += 4096;
+            vma.end = vma.start + length;
+        })
+    }
+
+    #[test]
+    fn mappings_below_8_mib_gain_little() {
+        assert_eq!(worst(&RULE, &skewed((8 << 20) - 1, "huge=always")), None);
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "huge=always")), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn a_mount_wants_huge_pages_always_or_within_the_size() {
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "rw,huge=within_size")), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "rw,huge=advise")), None);
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "rw")), None);
+    }
+
+    #[test]
+    fn the_address_is_judged_with_the_offset_modulo_2_mib() {
+        let mut evidence = skewed(8 << 20, "huge=always");
+        evidence.files[0].mappings[0].vma.offset = 4096;
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.files[0].mappings[0].vma.offset = 4096 + (1 << 20);
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let mut evidence = skewed(8 << 20, "huge=always");
+        assert_eq!(only(&RULE, &evidence).evidence[2], "0 B of it in huge pages");
+
+        evidence.files[0].mappings[0].deep = None;
+        assert_eq!(
+            only(&RULE, &evidence).evidence,
+            [
+                "8.00 MiB at 0x7f0000001000",
+                "address minus file offset is 4.00 KiB beyond a multiple of 2 MiB",
+                "wanted by the mount's huge= option"
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_themselves_are_left_alone() {
+        let mut evidence = skewed(8 << 20, "huge=always");
+        evidence.files[0].mappings[0].vma.rights = *b"r-xp";
+
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 }

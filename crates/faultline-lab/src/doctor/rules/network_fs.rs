@@ -38,7 +38,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{only, with_file};
+    use super::super::scenes::{only, with_file, worst};
     use super::*;
 
     #[test]
@@ -48,5 +48,38 @@ mod tests {
             assert!(only(&RULE, &evidence).what.contains(kind));
         }
         assert!(look(&with_file(|file| file.filesystem = "fuse.ntfs".to_owned())).is_empty());
+    }
+
+    fn on(kind: &str, waits: u64) -> Evidence {
+        with_file(|file| {
+            file.filesystem = kind.to_owned();
+            file.waits = waits;
+        })
+    }
+
+    #[test]
+    fn fifty_waits_make_a_warning_of_the_note() {
+        assert_eq!(worst(&RULE, &on("nfs4", 49)), Some(Severity::Note));
+        assert_eq!(worst(&RULE, &on("nfs4", 50)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn every_network_file_system_that_is_known_is_found_and_local_ones_are_not() {
+        let network = "nfs nfs4 cifs smb3 ceph lustre afs glusterfs 9p gpfs beegfs fuse.sshfs fuse.s3fs fuse.glusterfs \
+                       fuse.gcsfuse fuse.rclone fuse.goofys fuse.mountpoint-s3 fuse.juicefs";
+        for kind in network.split_whitespace() {
+            assert_eq!(worst(&RULE, &on(kind, 0)), Some(Severity::Note), "{kind}");
+        }
+        for kind in ["ext4", "xfs", "btrfs", "tmpfs", "fuse", "fuseblk", "fuse.ntfs-3g", "sshfs", ""] {
+            assert_eq!(worst(&RULE, &on(kind, 100)), None, "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &on("nfs", 7));
+
+        assert_eq!(found.what, "a file on nfs is mapped");
+        assert_eq!(found.evidence[..2], ["1.00 GiB mapped", "900 faults, 7 waited"]);
     }
 }

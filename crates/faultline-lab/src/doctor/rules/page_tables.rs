@@ -43,7 +43,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
 
     #[test]
@@ -53,5 +53,39 @@ mod tests {
         evidence.process.page_table_bytes = 20 << 20;
 
         assert!(only(&RULE, &evidence).what.contains("20 %"));
+    }
+
+    fn tables(page_table_bytes: u64, resident_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        (evidence.process.page_table_bytes, evidence.process.resident_bytes) = (page_table_bytes, resident_bytes);
+        evidence
+    }
+
+    #[test]
+    fn tables_below_8_mib_are_nobodys_trouble() {
+        assert_eq!(worst(&RULE, &tables((8 << 20) - 1, 16 << 20)), None);
+        assert_eq!(worst(&RULE, &tables(8 << 20, 16 << 20)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn a_twentieth_of_the_resident_memory_is_too_much() {
+        assert_eq!(worst(&RULE, &tables(49_999_999, 1_000_000_000)), None);
+        assert_eq!(worst(&RULE, &tables(50_000_000, 1_000_000_000)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_the_largest_mapping() {
+        let mut evidence = tables(16 << 20, 64 << 20);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.what, "page tables take 25 % of the resident memory");
+        assert_eq!(
+            found.evidence,
+            ["page tables 16.0 MiB", "25 % of 64.0 MiB resident", "largest mapping 1.00 GiB of /data/table"]
+        );
+
+        evidence.files.clear();
+        assert_eq!(only(&RULE, &evidence).evidence.len(), 2);
     }
 }

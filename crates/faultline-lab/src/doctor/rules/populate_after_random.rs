@@ -48,7 +48,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{advise, count, healthy, only};
+    use super::super::scenes::{advise, count, healthy, only, worst};
     use super::*;
     use crate::doctor::evidence::Deep;
 
@@ -78,5 +78,59 @@ mod tests {
 
         assert_eq!(found.scope, "/data/table");
         assert_eq!(found.evidence[3], "7 calls of MADV_POPULATE seen");
+    }
+
+    /// In 5 s, with MADV_RANDOM in force.
+    fn waited(by_the_kernel: u64, by_instructions: u64) -> Evidence {
+        let mut evidence = healthy();
+        count(&mut evidence, "major_faults", by_the_kernel + by_instructions);
+        evidence.faults.as_mut().unwrap().major = by_instructions;
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+        evidence
+    }
+
+    #[test]
+    fn fewer_than_100_waits_each_second_are_chance() {
+        assert_eq!(worst(&RULE, &waited(499, 0)), None);
+        assert_eq!(worst(&RULE, &waited(500, 0)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn waits_by_instructions_must_be_a_quarter_at_most() {
+        assert_eq!(worst(&RULE, &waited(4000, 1000)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &waited(3999, 1000)), None);
+    }
+
+    #[test]
+    fn samples_that_were_lost_or_threads_that_were_not_followed_may_be_the_waits() {
+        let mut evidence = waited(500, 0);
+        evidence.faults.as_mut().unwrap().lost = 1;
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        let mut evidence = waited(500, 0);
+        evidence.faults.as_mut().unwrap().unfollowed = 1;
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &waited(1000, 20));
+
+        assert_eq!(
+            found.evidence,
+            [
+                "1000 waits for the device made by the kernel (populate, mlock), 200/s",
+                "20 by instructions",
+                "advice random in force (VmFlags rr)"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_single_call_that_was_seen_is_told() {
+        let mut evidence = waited(1000, 0);
+        evidence.files[0].populate_calls = 1;
+
+        assert_eq!(only(&RULE, &evidence).evidence[3], "1 calls of MADV_POPULATE seen");
     }
 }

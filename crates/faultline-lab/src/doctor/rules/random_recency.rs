@@ -46,7 +46,7 @@ fn finding(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) 
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{advise, count, only, with_file};
+    use super::super::scenes::{advise, count, only, with_file, worst};
     use super::*;
     use crate::doctor::evidence::Deep;
 
@@ -72,5 +72,71 @@ mod tests {
         count(&mut evidence, "cgroup_refault_pages", 3);
 
         assert!(look(&evidence).is_empty());
+    }
+
+    #[test]
+    fn fewer_than_64_waits_for_a_file_are_chance() {
+        let waited = |major| {
+            let mut evidence = planted();
+            evidence.files[0].major = major;
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(waited(63), None);
+        assert_eq!(waited(64), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn fewer_than_100_pages_needed_again_each_second_are_no_pressure() {
+        let again = |pages| {
+            let mut evidence = planted();
+            count(&mut evidence, "cgroup_refault_pages", pages);
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(again(499), None);
+        assert_eq!(again(500), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn linux_6_2_marks_its_pages_and_6_3_does_not() {
+        let of = |kernel| {
+            let mut evidence = planted();
+            evidence.machine.kernel = kernel;
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(of((6, 2)), None);
+        assert_eq!(of((6, 3)), Some(Severity::Warning));
+        assert_eq!(of((7, 0)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_the_limit_to_try_within() {
+        let mut evidence = planted();
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(
+            found.evidence,
+            [
+                "advice random in force (VmFlags rr), Linux 6.18",
+                "4000 evicted pages needed again each second (cgroup)",
+                "500 faults waited"
+            ]
+        );
+        assert!(found.remedy.contains("read_ahead_kb=16"), "{}", found.remedy);
+        assert!(found.proof.contains("--workload zipf --memory 8g -m mmap"), "{}", found.proof);
+
+        evidence.group = None;
+        count(&mut evidence, "workingset_refault_file", 20_000);
+        assert!(only(&RULE, &evidence).proof.contains("--memory 1g "));
+    }
+
+    #[test]
+    fn pressure_without_random_advice_is_not_ours_to_tell() {
+        let mut evidence = planted();
+        advise(&mut evidence, Deep::default());
+
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 }

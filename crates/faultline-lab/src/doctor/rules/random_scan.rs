@@ -40,7 +40,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{advise, only, order, with_file};
+    use super::super::scenes::{advise, only, order, with_file, worst};
     use super::*;
     use crate::doctor::evidence::Deep;
 
@@ -72,5 +72,44 @@ mod tests {
 
         evidence.files[0].advised = Some("MADV_NORMAL");
         assert!(look(&evidence).is_empty());
+    }
+
+    fn scanned(major: u64, pattern: Pattern, confidence: f64) -> Evidence {
+        let mut evidence = with_file(|file| {
+            (file.major, file.waited_ns) = (major, 250_000_000);
+            file.order = Some(faultline::observe::pattern::Recognised { confidence, ..order(pattern) });
+        });
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+        evidence
+    }
+
+    #[test]
+    fn fewer_than_64_waits_are_chance() {
+        assert_eq!(worst(&RULE, &scanned(63, Pattern::Sequential, 0.9)), None);
+        assert_eq!(worst(&RULE, &scanned(64, Pattern::Sequential, 0.9)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn six_tenths_of_the_steps_must_be_in_order() {
+        assert_eq!(worst(&RULE, &scanned(64, Pattern::Backward, 0.599)), None);
+        assert_eq!(worst(&RULE, &scanned(64, Pattern::Backward, 0.6)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn orders_that_read_ahead_does_not_know_are_no_scan() {
+        let hot = Pattern::HotSet { bytes: 1 << 20 };
+        for pattern in [Pattern::Strided(1 << 20), Pattern::Random, hot, Pattern::Unknown] {
+            assert_eq!(worst(&RULE, &scanned(900, pattern, 0.9)), None, "{pattern:?}");
+        }
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &scanned(900, Pattern::Sequential, 0.87));
+
+        assert_eq!(
+            found.evidence,
+            ["advice random in force (VmFlags rr)", "order: sequential (87 %)", "900 faults waited 250ms"]
+        );
     }
 }

@@ -3,7 +3,7 @@
 use crate::doctor::evidence::{
     Calls, Deep, Evidence, Faults, FileMapping, Group, Machine, MappedFile, Process, Target,
 };
-use crate::doctor::{Finding, Rule};
+use crate::doctor::{Finding, Rule, Severity};
 use faultline::observe::pattern::{Pattern, Recognised};
 use faultline::observe::places::FileId;
 use faultline::proc::maps::Vma;
@@ -98,4 +98,13 @@ pub fn only(rule: &Rule, evidence: &Evidence) -> Finding {
     let mut found = (rule.look)(evidence);
     assert_eq!(found.len(), 1, "{}: {found:?}", rule.name);
     found.remove(0)
+}
+
+/// How bad it is by the rule alone; none where it finds nothing. More than one finding is a mistake of the scene.
+pub fn worst(rule: &Rule, evidence: &Evidence) -> Option<Severity> {
+    match (rule.look)(evidence).as_slice() {
+        [] => None,
+        [found] => Some(found.severity),
+        more => panic!("{}: {more:?}", rule.name),
+    }
 }

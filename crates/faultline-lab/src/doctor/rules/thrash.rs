@@ -82,7 +82,7 @@ fn remedy(file: Option<&MappedFile>, limit: Option<u64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{count, healthy, only, order};
+    use super::super::scenes::{count, healthy, only, order, worst};
     use super::*;
 
     #[test]
@@ -121,5 +121,85 @@ mod tests {
 
         count(&mut evidence, "pgsteal_kswapd", 500_000);
         assert_eq!(only(&RULE, &evidence).scope, "machine");
+    }
+
+    /// Pages needed again in 5 s.
+    fn again(pages: u64) -> Evidence {
+        let mut evidence = healthy();
+        count(&mut evidence, "cgroup_refault_pages", pages);
+        evidence
+    }
+
+    #[test]
+    fn pages_needed_again_are_a_warning_from_200_each_second_and_critical_from_5000() {
+        assert_eq!(worst(&RULE, &again(999)), None);
+        assert_eq!(worst(&RULE, &again(1000)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &again(24_999)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &again(25_000)), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn of_a_machines_refaults_those_are_ours_that_devices_read_for_us() {
+        let mut evidence = again(0);
+        evidence.group = None;
+        count(&mut evidence, "workingset_refault_file", 1_000_000);
+        evidence.calls.as_mut().unwrap().device_bytes = 1000 * 4096;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+
+        evidence.calls.as_mut().unwrap().device_bytes = 999 * 4096;
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+
+    #[test]
+    fn where_reads_are_not_counted_the_waits_are() {
+        let mut evidence = again(0);
+        (evidence.group, evidence.calls) = (None, None);
+        count(&mut evidence, "workingset_refault_file", 1_000_000);
+        evidence.faults.as_mut().unwrap().waits = 1000;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+
+        evidence.faults.as_mut().unwrap().waits = 999;
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let mut evidence = again(5000);
+        count(&mut evidence, "cgroup_limit_hits", 7);
+        evidence.files[0].waits = 1;
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.scope, "cgroup");
+        assert_eq!(
+            found.evidence,
+            [
+                "1000 evicted pages needed again each second (count of the cgroup), 3.91 MiB/s",
+                "limit 8.00 GiB: anonymous 200 MiB, page cache 2.00 GiB (re-readable)",
+                "limit met 7 times",
+                "/data/table of 1.00 GiB, order: random"
+            ]
+        );
+        assert_eq!(found.proof, "faultline compare /data/table --memory 8g -m mmap -m pread -m direct -m uring");
+    }
+
+    #[test]
+    fn a_file_that_nobody_waited_for_is_not_named() {
+        let found = only(&RULE, &again(5000));
+
+        assert_eq!(found.evidence.len(), 3);
+        assert!(found.proof.starts_with("faultline compare FILE "), "{}", found.proof);
+        assert!(found.remedy.starts_with("give it more memory; or read with O_DIRECT into a pool"), "{}", found.remedy);
+    }
+
+    #[test]
+    fn the_limit_is_to_grow_by_what_of_the_file_half_of_it_does_not_hold() {
+        let mut evidence = again(5000);
+        evidence.files[0].waits = 1;
+        evidence.group.as_mut().unwrap().limit_bytes = Some(512 << 20);
+        assert!(only(&RULE, &evidence).remedy.starts_with("raise the limit by 768 MiB; or read with O_DIRECT"));
+
+        evidence.files[0].order = Some(order(Pattern::HotSet { bytes: 64 << 20 }));
+        assert!(only(&RULE, &evidence).remedy.contains("keep the hot 64.0 MiB in a pool of your own"));
     }
 }

@@ -56,7 +56,7 @@ fn remedy(advice: &str, cap_bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenes::{healthy, only};
+    use super::super::scenes::{healthy, only, worst};
     use super::*;
     use crate::doctor::evidence::AdviceSeen;
 
@@ -117,5 +117,45 @@ mod tests {
     #[test]
     fn without_the_tracepoints_the_rule_is_silent() {
         assert!(look(&healthy()).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_which_one_byte_is_missing_is_not_there() {
+        assert_eq!(worst(&RULE, &asking(|asked| asked.cached_bytes = Some((1 << 30) - 1))), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &asking(|asked| asked.cached_bytes = None)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &asking(|_| ()));
+
+        assert_eq!(
+            found.evidence,
+            [
+                "1 of 3 calls ask for more than 8.00 MiB",
+                "longest 1.00 GiB, median 4.00 MiB (MADV_WILLNEED)",
+                "read_ahead_kb 128, largest request of the device 8192 KiB (max_sectors_kb)",
+                "cached at the end 8.00 MiB of 1.00 GiB"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_cap_is_the_larger_of_window_and_request() {
+        let found = only(&RULE, &asking(|asked| asked.read_ahead_kb = Some(16_384)));
+
+        assert!(found.what.contains("only the first 16.0 MiB"), "{}", found.what);
+        assert!(found.remedy.contains("at += 16777216) madvise(p + at, min(16777216, n - at)"), "{}", found.remedy);
+    }
+
+    #[test]
+    fn one_wait_in_another_file_says_nothing_of_a_cached_one() {
+        let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
+        let other = crate::doctor::evidence::MappedFile { waits: 1, ..Default::default() };
+        evidence.files.push(other);
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.files[0].waits = 1;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
     }
 }
