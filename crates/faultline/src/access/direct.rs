@@ -3,7 +3,7 @@
 //! The kernel wants offsets, lengths and addresses aligned; extents that are not are rounded out, and the part asked
 //! for is lent.
 
-use crate::access::{Filler, Method, Opened, Reader, Visitor, transfer_error};
+use crate::access::{self, Class, Filler, Hints, Method, Opened, Reader, Visitor, transfer_error};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
@@ -17,6 +17,10 @@ pub(super) const METHOD: Method = Method {
     name: "direct",
     summary: "O_DIRECT: a system call for each extent, past the page cache",
     needs: &[],
+    class: Class::Explicit,
+    hints: Hints::None,
+    depth: None,
+    direct: access::Direct::Always,
     params: DirectParams::declared,
     open,
 };

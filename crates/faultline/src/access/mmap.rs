@@ -1,6 +1,6 @@
 //! The file mapped and read in place: no copy, a fault for every page (or folio) not yet mapped.
 
-use crate::access::{Filler, Method, Opened, Reader, Urgency, Visitor};
+use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
@@ -13,6 +13,10 @@ pub(super) const METHOD: Method = Method {
     name: "mmap",
     summary: "the file mapped and used in place; the kernel reads what is touched",
     needs: &[],
+    class: Class::Mapped,
+    hints: Hints::PageCache,
+    depth: None,
+    direct: Direct::Never,
     params: MmapParams::declared,
     open,
 };

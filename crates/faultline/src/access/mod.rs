@@ -22,9 +22,6 @@ use std::sync::Arc;
 /// The methods that stand on system calls alone, the control first. [`methods`](crate::methods) has every one.
 pub const PLAIN: &[&Method] = &[&null::METHOD, &mmap::METHOD, &pread::METHOD, &direct::METHOD, &uring::METHOD];
 
-/// Name of the control.
-pub const CONTROL: &str = null::METHOD.name;
-
 /// A way to reach the bytes of a file.
 pub struct Method {
     /// The name users type.
@@ -33,6 +30,14 @@ pub struct Method {
     pub summary: &'static str,
     /// What the machine must have for it.
     pub needs: &'static [&'static Need],
+    /// What kind of way it is.
+    pub class: Class,
+    /// What its prefetch hints reach, with its default settings.
+    pub hints: Hints,
+    /// The parameter that is its number of transfers in flight; none where it has no such parameter.
+    pub depth: Option<&'static str>,
+    /// Whether it reads past the page cache.
+    pub direct: Direct,
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
     /// Prepares `target` for reading (and writing, where the target is writable) with the given settings. What costs
@@ -40,6 +45,41 @@ pub struct Method {
     ///
     /// Errors: Invalid (unknown parameter or value), Missing (a facility), Io.
     pub open: fn(Arc<Target>, &Given) -> Result<Opened>,
+}
+
+/// The kinds of ways to reach a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Reaches no file: the price of the measuring itself.
+    Control,
+    /// By memory accesses to the mapped file; the kernel brings what is not there.
+    Mapped,
+    /// By a system call for each access, or for several, into a buffer of the method's own.
+    Explicit,
+    /// From a buffer pool of the method's own, filled by another method.
+    Pool,
+}
+
+/// What [`Reader::will_need`] reaches. A prefetch policy makes sense only where it reaches something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hints {
+    /// Nothing that a visit would find.
+    None,
+    /// The page cache: a hint starts the read and returns.
+    PageCache,
+    /// A cache of the method's own: a hint waits until the bytes are there, so a helper thread should give it.
+    Own,
+}
+
+/// Whether a method reads past the page cache (O_DIRECT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direct {
+    /// Never.
+    Never,
+    /// Always.
+    Always,
+    /// As its switch parameter `direct` says.
+    Given,
 }
 
 /// What [`Method::open`] gives.

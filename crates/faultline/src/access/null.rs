@@ -2,7 +2,7 @@
 //!
 //! What it takes is the price of the measuring itself; no method can be faster.
 
-use crate::access::{Filler, Method, Opened, Reader, Visitor};
+use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Visitor};
 use crate::error::Result;
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
@@ -13,6 +13,10 @@ pub const METHOD: Method = Method {
     name: "null",
     summary: "the control: bytes from a buffer in memory, no file is touched",
     needs: &[],
+    class: Class::Control,
+    hints: Hints::None,
+    depth: None,
+    direct: Direct::Never,
     params: NullParams::declared,
     open,
 };

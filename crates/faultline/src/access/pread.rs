@@ -1,6 +1,6 @@
 //! Explicit reads through the page cache into one buffer: a system call and a copy for each extent, no faults.
 
-use crate::access::{Filler, Method, Opened, Reader, Urgency, Visitor, transfer_error};
+use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor, transfer_error};
 use crate::error::Result;
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
@@ -12,6 +12,10 @@ pub(super) const METHOD: Method = Method {
     name: "pread",
     summary: "a system call and a copy for each extent, through the page cache",
     needs: &[],
+    class: Class::Explicit,
+    hints: Hints::PageCache,
+    depth: None,
+    direct: Direct::Never,
     params: PreadParams::declared,
     open,
 };

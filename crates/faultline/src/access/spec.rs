@@ -1,10 +1,11 @@
 //! What every access method must do; a new one passes these without a line of its own.
 
-use crate::access::{CONTROL, Filler, Method, Opened, Visitor};
+use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Urgency, Visitor};
 use crate::error::Error;
 use crate::files::{Extent, Layout, Target};
 use crate::params::Given;
 use crate::prefetch;
+use crate::sys::cache::{self, FileAdvice};
 use crate::test_files::{PAGE, TestFile};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 fn variants() -> Vec<(&'static Method, Given)> {
     let given = |text: &str| text.parse::<Given>().unwrap();
     let mut variants = Vec::new();
-    for method in crate::methods::all().filter(|method| method.name != CONTROL) {
+    for method in crate::methods::all().filter(|method| method.class != Class::Control) {
         if let Some(missing) = method.needs.iter().find_map(|need| need.met().err()) {
             eprintln!("SKIPPED {}: {missing}", method.name);
             continue;
@@ -33,12 +34,12 @@ fn variants() -> Vec<(&'static Method, Given)> {
 
 /// Each policy around `method`, by each kind of thread, with windows so small that they move during the tests.
 fn policies(method: &Method) -> Vec<Given> {
-    if !prefetch::METHODS.contains(&method.name) {
+    if !prefetch::takes_policies(method) {
         return Vec::new();
     }
     let named = |policy: &&'static prefetch::Policy| Given::none().with("policy", policy.name);
     let fits = |given: &Given| method.name == "mmap" || given.get("policy") != Some("populate");
-    let hands = if ["pool", "uffd"].contains(&method.name) { &["helper"][..] } else { &["caller", "helper"] };
+    let hands = if method.hints == Hints::Own { &["helper"][..] } else { &["caller", "helper"] };
     let whole = |given: Given| match given.get("policy") {
         Some("trace") => given.with("file", trace()),
         Some("strided") => given.with("stride", "8k").with("rows", 3),
@@ -294,7 +295,6 @@ fn a_file_truncated_since_is_an_error_of_the_visit() {
 
 #[test]
 fn hints_change_no_byte() {
-    use crate::access::Urgency;
     let file = TestFile::on_disk(16 * PAGE);
     let extents: Vec<Extent> = (0..16).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
     for (method, given) in variants() {
@@ -332,4 +332,91 @@ fn the_settings_in_force_include_every_default() {
             assert!(names.contains(&param.name), "{} does not tell {}", method.name, param.name);
         }
     }
+}
+
+/// A file of which nothing is in the page cache.
+fn uncached(length: usize) -> TestFile {
+    let file = TestFile::on_disk(length);
+    file.file().sync_all().unwrap();
+    cache::fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+    assert_eq!(cache::resident(file.file(), 0, length as u64).unwrap().0, 0, "/var/tmp must be on a disk");
+    file
+}
+
+/// Methods that can be used here.
+fn usable() -> impl Iterator<Item = &'static Method> {
+    crate::methods::all().filter(|method| method.needs.iter().all(|need| need.met().is_ok()))
+}
+
+#[test]
+fn a_method_reads_past_the_page_cache_where_it_declares_so() {
+    for method in usable().filter(|method| method.class != Class::Control) {
+        let cases: &[(Given, bool)] = match method.direct {
+            Direct::Never => &[(Given::none(), false)],
+            Direct::Always => &[(Given::none(), true)],
+            Direct::Given => {
+                &[(Given::none().with("direct", "on"), true), (Given::none().with("direct", "off"), false)]
+            }
+        };
+        for (given, is_past) in cases {
+            let file = uncached(8 * PAGE);
+            let mut opened = open(method, file.target(false), given);
+
+            let read = |_: usize, bytes: &[u8]| _ = std::hint::black_box(bytes[0]);
+            opened.reader.visit(&[Extent { offset: 0, length: PAGE }], &mut { read }).unwrap();
+
+            let (cached, _) = cache::resident(file.file(), 0, 8 * PAGE as u64).unwrap();
+            assert_eq!(cached == 0, *is_past, "{} {given}: {cached} bytes are cached", method.name);
+        }
+    }
+}
+
+#[test]
+fn a_hint_reaches_what_the_method_declares() {
+    for method in usable() {
+        let file = uncached(8 * PAGE);
+        let mut opened = open(method, file.target(false), &Given::none());
+        let page = [Extent { offset: PAGE as u64, length: PAGE }];
+
+        opened.reader.will_need(&page, Urgency::Soon).unwrap();
+
+        let (cached, _) = cache::resident(file.file(), 0, 8 * PAGE as u64).unwrap();
+        assert_eq!(cached > 0, method.hints == Hints::PageCache, "{}: {cached} bytes are cached", method.name);
+        // Changed behind the method: only a cache of its own has the bytes from before.
+        std::os::unix::fs::FileExt::write_all_at(file.file(), &[0; PAGE], PAGE as u64).unwrap();
+        file.file().sync_all().unwrap();
+        let mut first = 0;
+        opened.reader.visit(&page, &mut |_: usize, bytes: &[u8]| first = bytes[0]).unwrap();
+        let is_from_before = first == file.content()[PAGE];
+        assert_eq!(is_from_before, method.hints == Hints::Own, "{}: the first byte is {first}", method.name);
+    }
+}
+
+#[test]
+fn the_traits_that_name_a_parameter_name_one_that_is_declared() {
+    for method in crate::methods::all() {
+        let params: Vec<&str> = (method.params)().iter().map(|param| param.name).collect();
+
+        assert!(method.depth.is_none_or(|depth| params.contains(&depth)), "{} has no such depth", method.name);
+        assert_eq!(method.depth.is_some(), params.contains(&"depth"), "{}", method.name);
+        assert_eq!(method.direct == Direct::Given, params.contains(&"direct"), "{}", method.name);
+    }
+}
+
+#[test]
+fn every_method_is_of_its_class() {
+    let classes: Vec<(&str, Class)> = crate::methods::all().map(|method| (method.name, method.class)).collect();
+
+    assert_eq!(
+        classes,
+        [
+            ("null", Class::Control),
+            ("mmap", Class::Mapped),
+            ("pread", Class::Explicit),
+            ("direct", Class::Explicit),
+            ("uring", Class::Explicit),
+            ("pool", Class::Pool),
+            ("uffd", Class::Pool),
+        ]
+    );
 }

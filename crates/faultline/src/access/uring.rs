@@ -1,7 +1,7 @@
 //! io_uring: many reads in flight from one thread; the slice of extents is the queue.
 
 use crate::access::direct::{Aligned, DirectFiles};
-use crate::access::{Filler, Method, Opened, Reader, Urgency, Visitor, transfer_error};
+use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor, transfer_error};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params, Switch};
@@ -18,6 +18,10 @@ pub(super) const METHOD: Method = Method {
     name: "uring",
     summary: "io_uring: many reads in flight from one thread, direct or through the page cache",
     needs: &[&ring::IO_URING],
+    class: Class::Explicit,
+    hints: Hints::None,
+    depth: Some("depth"),
+    direct: Direct::Given,
     params: UringParams::declared,
     open,
 };

@@ -2,7 +2,7 @@
 
 use super::fill::{self, Arrivals};
 use super::{Handle, Pool, PoolOptions};
-use crate::access::{self, Filler, Method, Opened, Reader, Visitor};
+use crate::access::{self, Class, Direct, Filler, Hints, Method, Opened, Reader, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params, Switch};
@@ -17,6 +17,10 @@ pub const METHOD: Method = Method {
     name: "pool",
     summary: "a buffer pool of our own: pages at fixed addresses, filled by io_uring, evicted in batches",
     needs: &[],
+    class: Class::Pool,
+    hints: Hints::Own,
+    depth: Some("depth"),
+    direct: Direct::Given,
     params: PoolParams::declared,
     open,
 };

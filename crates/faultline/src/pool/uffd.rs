@@ -2,7 +2,7 @@
 
 use super::pointers::PooledMap;
 use super::{Handle, PoolOptions, method};
-use crate::access::{self, Filler, Method, Opened, Reader, Urgency, Visitor};
+use crate::access::{self, Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
 use crate::error::Result;
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params, Switch};
@@ -16,6 +16,10 @@ pub const METHOD: Method = Method {
     name: "uffd",
     summary: "plain pointers into a buffer pool of our own: faults are served by a thread (userfaultfd)",
     needs: &[&USERFAULTFD],
+    class: Class::Pool,
+    hints: Hints::Own,
+    depth: None,
+    direct: Direct::Given,
     params: UffdParams::declared,
     open,
 };

@@ -22,7 +22,7 @@ mod window;
 use around::Hints;
 pub use around::{By, Follower, Prefetching};
 
-use crate::access::{Method, Opened};
+use crate::access::{self, Method, Opened};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Param, Params, Switch, Value};
@@ -43,13 +43,6 @@ pub const ALL: &[&Policy] = &[
     &thread::POLICY,
     &trace::POLICY,
 ];
-
-/// The methods that take a policy: those that find what was read ahead, in the page cache or in a pool. The others keep
-/// nothing.
-pub const METHODS: &[&str] = &["mmap", "pread", "pool", "uffd"];
-
-/// Those of them with a cache of their own: their hints wait until the bytes are there, so a helper must give them.
-const POOLED: &[&str] = &["pool", "uffd"];
 
 /// Name of the parameter that chooses a policy.
 const CHOICE: &str = "policy";
@@ -177,7 +170,7 @@ pub fn named(name: &str) -> Result<&'static Policy> {
 /// Errors: Invalid where no policy has the name given.
 pub fn params(method: &Method, given: &Given) -> Result<Vec<Param>> {
     let mut params = (method.params)();
-    if METHODS.contains(&method.name) {
+    if takes_policies(method) {
         params.push(choice());
     }
     if let Some(policy) = chosen(method, given)? {
@@ -201,14 +194,15 @@ pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opene
     };
     let opened = (method.open)(Arc::clone(&target), &underneath(policy, method, part(&(method.params)()))?)?;
     let mut common = Common::from_given(&part(&Common::declared()))?;
-    let is_pooled = POOLED.contains(&method.name);
-    if is_pooled && common.by == By::Caller {
+    // A hint that waits for its read would hold up the visit that it is for.
+    let is_waited_for = method.hints == access::Hints::Own;
+    if is_waited_for && common.by == By::Caller {
         return Err(Error::Invalid(format!("{}: hints wait for their reads here; leave by=helper", method.name)));
     }
-    if is_pooled {
+    if is_waited_for {
         common.by = By::Helper;
     }
-    let cached = if is_pooled { Cached::nothing() } else { Cached::of(Arc::clone(&target)) };
+    let cached = if is_waited_for { Cached::nothing() } else { Cached::of(Arc::clone(&target)) };
     around(policy, &target, opened, &common, cached, &part(&(policy.params)()))
 }
 
@@ -228,19 +222,24 @@ pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Fol
     let (predictor, _) = start(&scene, &Given(own))?;
     let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
     let hints = Hints { merge, cached: Cached::each_of(Arc::clone(&target)), by: By::Caller, release };
-    let reader = (crate::access::plain("pread")?.open)(target, &Given::none())?.reader;
+    let reader = (access::plain("pread")?.open)(target, &Given::none())?.reader;
     Ok(Follower::new(reader, predictor, hints))
+}
+
+/// Whether `method` takes a policy: only where it finds what was read ahead.
+pub fn takes_policies(method: &Method) -> bool {
+    method.hints != access::Hints::None
 }
 
 /// The policy that `given` names for `method`.
 fn chosen(method: &Method, given: &Given) -> Result<Option<&'static Policy>> {
     let Some(name) = given.get(CHOICE) else { return Ok(None) };
     let policy = named(name)?;
-    if !METHODS.contains(&method.name) {
+    if !takes_policies(method) {
         return Err(Error::Invalid(format!(
-            "{} takes no policy, it finds nothing that was read ahead; those that do are {}",
-            method.name,
-            METHODS.join(", ")
+            "{} takes no policy, it finds nothing that was read ahead; choose a method with the parameter policy \
+             (`faultline list methods`)",
+            method.name
         )));
     }
     Ok(Some(policy))
