@@ -7,9 +7,10 @@
 //! | 8 | changed since it was last written |
 //! | 9–63 | version: grows each time a writer lets go |
 //!
-//! Pure transitions over any atomic word, so that a model checker can run them with its own.
+//! Pure transitions over any atomic word, fences included, so that a model checker runs these very lines with its own
+//! (`tests/page_state.rs`): whoever uses them adds no ordering.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// An atomic word; loom has its own.
 pub trait Word {
@@ -19,6 +20,8 @@ pub trait Word {
     fn store(&self, value: u64, order: Ordering);
     /// Replaces `current` by `new`, or tells what is there.
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64>;
+    /// Orders accesses of this thread, as `std::sync::atomic::fence`.
+    fn fence(order: Ordering);
 }
 
 impl Word for AtomicU64 {
@@ -33,6 +36,10 @@ impl Word for AtomicU64 {
     #[inline]
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64> {
         AtomicU64::compare_exchange(self, current, new, success, Ordering::Relaxed)
+    }
+    #[inline]
+    fn fence(order: Ordering) {
+        fence(order);
     }
 }
 
@@ -114,12 +121,12 @@ pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
     }
 }
 
-fn lock_from(word: &impl Word, found: u64) -> Result<Locked, Refused> {
+fn lock_from<W: Word>(word: &W, found: u64) -> Result<Locked, Refused> {
     // Acquire: what the last holder did is seen.
-    match word.compare_exchange(found, found & !STATE | WRITER, Ordering::Acquire) {
-        Ok(_) => Ok(Locked { was_evicted: found & STATE == EVICTED, dirty: found & DIRTY != 0 }),
-        Err(_) => Err(Refused::Busy),
-    }
+    word.compare_exchange(found, found & !STATE | WRITER, Ordering::Acquire).map_err(|_| Refused::Busy)?;
+    // Readers without a hold must see the lock before what is written under it, as in every seqlock.
+    W::fence(Ordering::Release);
+    Ok(Locked { was_evicted: found & STATE == EVICTED, dirty: found & DIRTY != 0 })
 }
 
 /// Lets go as the writer.
@@ -167,11 +174,12 @@ pub fn unshare(word: &impl Word) {
 /// Begins to read without holding: the version to be checked afterwards.
 #[inline]
 pub fn begin(word: &impl Word) -> Result<u64, Refused> {
+    // Acquire: what the last writer did is seen, though the clock came by since.
     let found = word.load(Ordering::Acquire);
     match found & STATE {
         WRITER => Err(Refused::Busy),
         EVICTED => Err(Refused::Evicted),
-        MARKED => match word.compare_exchange(found, found & !STATE | FREE, Ordering::Acquire) {
+        MARKED => match word.compare_exchange(found, found & !STATE | FREE, Ordering::Relaxed) {
             Ok(_) => Ok(found & !(STATE | DIRTY)),
             Err(_) => Err(Refused::Busy),
         },
@@ -179,9 +187,11 @@ pub fn begin(word: &impl Word) -> Result<u64, Refused> {
     }
 }
 
-/// Whether what was read since [`begin`] was the page's, undisturbed. The caller puts an acquire fence before it.
+/// Whether what was read since [`begin`] was the page's, undisturbed.
 #[inline]
-pub fn is_undisturbed(word: &impl Word, version: u64) -> bool {
+pub fn is_undisturbed<W: Word>(word: &W, version: u64) -> bool {
+    // Who read what a writer wrote under its lock sees the lock, or what came after it.
+    W::fence(Ordering::Acquire);
     let now = word.load(Ordering::Relaxed);
     now & !(STATE | DIRTY) == version && !matches!(now & STATE, WRITER | EVICTED)
 }

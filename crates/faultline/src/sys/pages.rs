@@ -8,7 +8,7 @@ use crate::sys::map::Mapping;
 use crate::sys::page_state::{self as state, Leave, Refused, Seen};
 use crate::sys::uffd::Uffd;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::AtomicU64;
 
 /// Ranges dropped by one call; more would be refused (UIO_MAXIOV).
 const RANGES: usize = 512;
@@ -139,8 +139,6 @@ impl PageMemory {
     }
 
     fn exclusive(&self, number: u64, locked: state::Locked) -> Exclusive<'_> {
-        // Readers without a hold must see the lock before what is written under it.
-        fence(Ordering::Release);
         Exclusive { memory: self, number, dirty: locked.dirty, filled: !locked.was_evicted }
     }
 
@@ -364,7 +362,6 @@ impl Optimistic<'_> {
     /// Whether everything read so far was the page's, undisturbed.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
-        fence(Ordering::Acquire);
         state::is_undisturbed(self.word, self.version)
     }
 }
