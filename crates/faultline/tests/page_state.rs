@@ -137,50 +137,58 @@ impl Pair {
         }
     }
 
-    /// Reads both without holding, once nobody writes; `None` where somebody disturbed it.
-    ///
-    /// Tries again as users do: a reader that gave up would never be run after a writer, whose own look at the word hides
-    /// from loom that the two depend on each other.
+    /// Reads both without holding; `None` where somebody disturbed it.
     fn read(&self) -> Option<[u64; 2]> {
-        let version = loop {
-            match begin(&self.word) {
-                Ok(version) => break version,
-                Err(_) => thread::yield_now(),
-            }
-        };
+        let version = begin(&self.word).ok()?;
         let seen = [self.values[0].load(Ordering::Relaxed), self.values[1].load(Ordering::Relaxed)];
         is_undisturbed(&self.word, version).then_some(seen)
     }
 }
 
+fn reads_no_half(pair: &Pair) {
+    let seen = pair.read();
+    assert!(seen.is_none_or(|[one, other]| one == other), "{seen:?}");
+}
+
+/// Runs `first` beside `others`. Loom runs `first` up to its end before anything else, and then looks for orders that could
+/// matter, but a thread's own look at a word hides those of others before it: who is first makes a difference.
+fn pair_beside(first: fn(&Pair), others: &'static [fn(&Pair)]) {
+    few_preemptions(3, move || {
+        let pair = Pair::new(0);
+        let begin = |other: &fn(&Pair)| {
+            let (pair, other) = (Arc::clone(&pair), *other);
+            thread::spawn(move || other(&pair))
+        };
+        let threads: Vec<_> = others.iter().map(begin).collect();
+
+        first(&pair);
+
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+fn change(pair: &Pair) {
+    pair.change(2);
+}
+
+fn mark(pair: &Pair) {
+    pass(&pair.word);
+}
+
 #[test]
 fn half_of_a_change_is_never_believed() {
-    loom::model(|| {
-        let pair = Pair::new(0);
-        let its = Arc::clone(&pair);
-        let writer = thread::spawn(move || its.change(2));
-
-        let seen = pair.read();
-
-        assert!(seen.is_none_or(|[one, other]| one == other), "{seen:?}");
-        writer.join().unwrap();
-    });
+    pair_beside(reads_no_half, &[change]);
+    pair_beside(change, &[reads_no_half]);
 }
 
 #[test]
 fn a_page_that_the_clock_marked_after_a_change_is_read_with_the_change() {
-    few_preemptions(2, || {
-        let pair = Pair::new(0);
-        let (its, clocks) = (Arc::clone(&pair), Arc::clone(&pair));
-        let writer = thread::spawn(move || its.change(2));
-        let clock = thread::spawn(move || pass(&clocks.word));
-
-        let seen = pair.read();
-
-        assert!(seen.is_none_or(|[one, other]| one == other), "{seen:?}");
-        writer.join().unwrap();
-        clock.join().unwrap();
-    });
+    fn change_and_mark(pair: &Pair) {
+        change(pair);
+        mark(pair);
+    }
+    pair_beside(change_and_mark, &[reads_no_half]);
+    pair_beside(change, &[mark, reads_no_half]);
 }
 
 #[test]
@@ -197,18 +205,21 @@ fn a_version_that_was_read_before_a_change_is_not_that_of_the_page_after_it() {
     });
 }
 
-/// Runs a user and a writer of a page in memory beside each other; loom fails where they reach its bytes without order.
-fn beside(user: fn(&Page), writer: fn(&Page)) {
-    loom::model(move || {
-        let pages = pages();
-        unlock_filled(&pages[0]);
-        let theirs = Arc::clone(&pages);
-        let other = thread::spawn(move || writer(&theirs[0]));
+/// Runs two users of a page in memory beside each other, each of them first; loom fails where they reach its bytes without
+/// order.
+fn beside(one: fn(&Page), other: fn(&Page)) {
+    for (first, second) in [(one, other), (other, one)] {
+        loom::model(move || {
+            let pages = pages();
+            unlock_filled(&pages[0]);
+            let theirs = Arc::clone(&pages);
+            let thread = thread::spawn(move || second(&theirs[0]));
 
-        user(&pages[0]);
+            first(&pages[0]);
 
-        other.join().unwrap();
-    });
+            thread.join().unwrap();
+        });
+    }
 }
 
 fn unlock_filled(page: &Page) {

@@ -75,6 +75,10 @@ impl Reader for OnDisk {
         Ok(())
     }
 
+    fn check_update(&self, _: Extent) -> Result<()> {
+        Ok(())
+    }
+
     fn sync(&mut self) -> Result<()> {
         let mut disk = self.0.lock().unwrap();
         disk.durable = disk.current.clone();

@@ -61,6 +61,10 @@ impl Reader for Faulty {
         Err(broken(self.with))
     }
 
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.below.check_update(extent)
+    }
+
     fn sync(&mut self) -> Result<()> {
         if takes_one(&self.syncs) { Err(broken(self.with)) } else { self.below.sync() }
     }

@@ -213,6 +213,128 @@ pub fn pass(word: &impl Word) -> Seen {
 mod tests {
     use super::*;
 
+    const BUSY: Result<u64, Refused> = Err(Refused::Busy);
+    const GONE: Result<u64, Refused> = Err(Refused::Evicted);
+
+    /// What each transition makes of a word whose state is `state`, with a version and with and without a change: the state
+    /// afterwards, or why it was refused. Neither the version nor the change may be touched.
+    fn transitions(state: u64, dirty: u64) -> [Result<u64, Refused>; 6] {
+        let rest = 77 * VERSION | dirty;
+        let all: [fn(&AtomicU64) -> Option<Refused>; 6] = [
+            |word| lock(word).err(),
+            |word| lock_marked(word).err(),
+            |word| lock_dirty(word).err(),
+            |word| share(word).err(),
+            |word| begin(word).err(),
+            |word| {
+                pass(word);
+                None
+            },
+        ];
+        all.map(|transition| {
+            let word = AtomicU64::new(rest | state);
+            let refused = transition(&word);
+            let after = word.into_inner();
+            assert_eq!(after & !STATE, rest, "state {state}: version and change stay");
+            match refused {
+                Some(refused) => {
+                    assert_eq!(after, rest | state, "state {state}: what is refused changes nothing");
+                    Err(refused)
+                }
+                None => Ok(after & STATE),
+            }
+        })
+    }
+
+    #[test]
+    fn every_state_allows_what_it_should_and_nothing_else() {
+        let writer = Ok(WRITER);
+        //                      lock    marked  dirty   share    begin      pass
+        #[rustfmt::skip]
+        let dirty = [
+            (FREE,         [writer, BUSY,   writer, Ok(1),   Ok(FREE),  Ok(MARKED)]),
+            (1,            [BUSY,   BUSY,   BUSY,   Ok(2),   Ok(1),     Ok(1)]),
+            (251,          [BUSY,   BUSY,   BUSY,   Ok(252), Ok(251),   Ok(251)]),
+            (MOST_READERS, [BUSY,   BUSY,   BUSY,   BUSY,    Ok(252),   Ok(252)]),
+            (WRITER,       [BUSY,   BUSY,   BUSY,   BUSY,    BUSY,      Ok(WRITER)]),
+            (MARKED,       [writer, writer, writer, Ok(1),   Ok(FREE),  Ok(MARKED)]),
+            (EVICTED,      [writer, BUSY,   GONE,   GONE,    GONE,      Ok(EVICTED)]),
+        ];
+        for (state, mut expected) in dirty {
+            assert_eq!(transitions(state, DIRTY), expected, "state {state}, changed");
+            // Nothing to be written, whoever holds it.
+            expected[2] = GONE;
+            assert_eq!(transitions(state, 0), expected, "state {state}, unchanged");
+        }
+    }
+
+    #[test]
+    fn the_clock_is_told_what_it_sees() {
+        let see = |state| pass(&AtomicU64::new(5 * VERSION | DIRTY | state));
+
+        assert_eq!([1, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
+        assert_eq!((see(FREE), see(MARKED)), (Seen::Used, Seen::Marked));
+    }
+
+    #[test]
+    fn a_writer_is_told_what_it_finds() {
+        let find = |state| lock(&AtomicU64::new(5 * VERSION | state)).unwrap();
+
+        assert_eq!(find(FREE), Locked { was_evicted: false, dirty: false });
+        assert_eq!(find(MARKED | DIRTY), Locked { was_evicted: false, dirty: true });
+        assert_eq!(find(EVICTED), Locked { was_evicted: true, dirty: false });
+    }
+
+    #[test]
+    fn a_writer_leaves_what_it_says_and_the_next_version() {
+        let left = |leave, dirty| {
+            let word = AtomicU64::new(5 * VERSION | DIRTY | WRITER);
+            unlock(&word, leave, dirty);
+            word.into_inner()
+        };
+
+        assert_eq!(left(Leave::Free, true), 6 * VERSION | DIRTY | FREE);
+        assert_eq!(left(Leave::Free, false), 6 * VERSION | FREE);
+        assert_eq!(left(Leave::Reading, true), 6 * VERSION | DIRTY | 1);
+        assert_eq!(left(Leave::Evicted, false), 6 * VERSION | EVICTED);
+    }
+
+    #[test]
+    fn the_version_after_the_last_is_the_first() {
+        let word = AtomicU64::new(u64::MAX & !STATE & !DIRTY | WRITER);
+
+        unlock(&word, Leave::Free, true);
+
+        assert_eq!(word.into_inner(), DIRTY | FREE);
+    }
+
+    #[test]
+    fn readers_come_and_go_one_by_one() {
+        let word = AtomicU64::new(9 * VERSION | DIRTY);
+        for reader in 1..=MOST_READERS {
+            share(&word).unwrap();
+            assert_eq!(word.load(Ordering::Relaxed), 9 * VERSION | DIRTY | reader);
+        }
+        assert_eq!(share(&word), Err(Refused::Busy));
+
+        for left in (0..MOST_READERS).rev() {
+            unshare(&word);
+            assert_eq!(word.load(Ordering::Relaxed), 9 * VERSION | DIRTY | left);
+        }
+    }
+
+    #[test]
+    fn a_reading_without_a_hold_counts_while_the_version_is_that_of_a_page_in_memory() {
+        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), 5 * VERSION);
+
+        assert_eq!(begin(&AtomicU64::new(5 * VERSION | DIRTY)), Ok(5 * VERSION));
+        assert_eq!(begin(&AtomicU64::new(5 * VERSION | DIRTY | MARKED)), Ok(5 * VERSION));
+        assert_eq!(begin(&AtomicU64::new(5 * VERSION | 3)), Ok(5 * VERSION), "beside readers");
+        assert!([FREE, DIRTY, 1, MOST_READERS, MARKED].map(|state| undisturbed(5 * VERSION | state)) == [true; 5]);
+        assert!([WRITER, EVICTED].map(|state| undisturbed(5 * VERSION | state)) == [false; 2]);
+        assert!([4, 6].map(|version| undisturbed(version * VERSION)) == [false; 2]);
+    }
+
     #[test]
     fn a_dirty_page_stays_dirty_until_its_writer_says_otherwise() {
         let word = AtomicU64::new(NEW);
