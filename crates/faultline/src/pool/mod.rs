@@ -178,12 +178,16 @@ impl Pool {
     /// The page for reading without holding it, if it is in memory: the cheapest way, for values that are checked.
     ///
     /// What was read counts only where [`Optimistic::is_undisturbed`] says so afterwards; else read again.
+    ///
+    /// Panics past the last page.
     #[inline]
     pub fn peek(&self, number: u64) -> std::result::Result<Optimistic<'_>, Refused> {
         self.shared.memory.optimistic(number)
     }
 
     /// The page for reading, held in memory, if it is there.
+    ///
+    /// Panics past the last page.
     #[inline]
     pub fn try_pin(&self, number: u64) -> std::result::Result<Shared<'_>, Refused> {
         self.shared.memory.share(number)
