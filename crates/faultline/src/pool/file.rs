@@ -1,6 +1,7 @@
 //! A file that grows, read and written at any byte through a pool: what a storage engine puts in place of its own
 //! file access.
 
+use super::fill::Content;
 use super::{Handle, Metrics, Pool, PoolOptions};
 use crate::access;
 use crate::error::{Error, Result};
@@ -65,7 +66,7 @@ impl PooledFile {
     /// Errors: Invalid (past the end), what reading says.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
-        self.each_page(offset, bytes.len(), |handle, number, within, part| {
+        self.each_page(offset, bytes.len(), Content::Needed, |handle, number, within, part| {
             let page = handle.pin(number)?;
             bytes[done..done + part].copy_from_slice(&page[within..within + part]);
             done += part;
@@ -78,7 +79,7 @@ impl PooledFile {
     /// Errors: Invalid (past the end), what reading says where a page is changed in part.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut done = 0;
-        self.each_page(offset, bytes.len(), |handle, number, within, part| {
+        self.each_page(offset, bytes.len(), Content::Replaced, |handle, number, within, part| {
             let put = |page: &mut [u8]| page[within..within + part].copy_from_slice(&bytes[done..done + part]);
             if part == handle.pool.shared.extent(number).length {
                 handle.replace(number, put)?;
@@ -133,10 +134,12 @@ impl PooledFile {
     }
 
     /// Calls `each` with every page of a range: its number, where the range begins in it, and how much of it lies there.
+    /// Pages whose content is needed are brought before.
     fn each_page(
         &self,
         offset: u64,
         length: usize,
+        content: Content,
         mut each: impl FnMut(&mut Handle, u64, usize, usize) -> Result<()>,
     ) -> Result<()> {
         let open = self.shared();
@@ -151,7 +154,7 @@ impl PooledFile {
         let page = handle.pool.page() as u64;
         let mut done = 0;
         let mut outcome = Ok(());
-        if length as u64 > page {
+        if content == Content::Needed && length as u64 > page {
             let pages = offset / page..(offset + length as u64).div_ceil(page);
             // Many at a time; what is evicted again meanwhile comes one by one.
             outcome = handle.fetch(&pages.collect::<Vec<_>>());
@@ -274,6 +277,17 @@ mod tests {
         pooled.sync().unwrap();
 
         assert!(std::fs::read(file.path()).unwrap() == file.content());
+    }
+
+    #[test]
+    fn whole_pages_are_written_without_reading_them_and_the_last_one_too() {
+        let (_file, pooled) = pooled(2 * PAGE + 5);
+
+        pooled.write_at(PAGE as u64, &[0; PAGE + 5]).unwrap();
+        let metrics = pooled.metrics();
+        pooled.write_at(1, &[0]).unwrap();
+
+        assert_eq!((metrics.misses, pooled.metrics().misses), (0, 1));
     }
 
     #[test]
