@@ -213,13 +213,18 @@ pub fn pass(word: &impl Word) -> Seen {
 mod tests {
     use super::*;
 
+    /// A word of this version, and what else is in it.
+    fn at(version: u64, rest: u64) -> u64 {
+        version * VERSION + rest
+    }
+
     const BUSY: Result<u64, Refused> = Err(Refused::Busy);
     const GONE: Result<u64, Refused> = Err(Refused::Evicted);
 
     /// What each transition makes of a word whose state is `state`, with a version and with and without a change: the state
     /// afterwards, or why it was refused. Neither the version nor the change may be touched.
     fn transitions(state: u64, dirty: u64) -> [Result<u64, Refused>; 6] {
-        let rest = 77 * VERSION | dirty;
+        let rest = at(77, dirty);
         let all: [fn(&AtomicU64) -> Option<Refused>; 6] = [
             |word| lock(word).err(),
             |word| lock_marked(word).err(),
@@ -270,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_told_what_it_sees() {
-        let see = |state| pass(&AtomicU64::new(5 * VERSION | DIRTY | state));
+        let see = |state| pass(&AtomicU64::new(at(5, DIRTY + state)));
 
         assert_eq!([1, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
         assert_eq!((see(FREE), see(MARKED)), (Seen::Used, Seen::Marked));
@@ -278,61 +283,61 @@ mod tests {
 
     #[test]
     fn a_writer_is_told_what_it_finds() {
-        let find = |state| lock(&AtomicU64::new(5 * VERSION | state)).unwrap();
+        let find = |state| lock(&AtomicU64::new(at(5, state))).unwrap();
 
         assert_eq!(find(FREE), Locked { was_evicted: false, dirty: false });
-        assert_eq!(find(MARKED | DIRTY), Locked { was_evicted: false, dirty: true });
+        assert_eq!(find(MARKED + DIRTY), Locked { was_evicted: false, dirty: true });
         assert_eq!(find(EVICTED), Locked { was_evicted: true, dirty: false });
     }
 
     #[test]
     fn a_writer_leaves_what_it_says_and_the_next_version() {
         let left = |leave, dirty| {
-            let word = AtomicU64::new(5 * VERSION | DIRTY | WRITER);
+            let word = AtomicU64::new(at(5, DIRTY + WRITER));
             unlock(&word, leave, dirty);
             word.into_inner()
         };
 
-        assert_eq!(left(Leave::Free, true), 6 * VERSION | DIRTY | FREE);
-        assert_eq!(left(Leave::Free, false), 6 * VERSION | FREE);
-        assert_eq!(left(Leave::Reading, true), 6 * VERSION | DIRTY | 1);
-        assert_eq!(left(Leave::Evicted, false), 6 * VERSION | EVICTED);
+        assert_eq!(left(Leave::Free, true), at(6, DIRTY + FREE));
+        assert_eq!(left(Leave::Free, false), at(6, FREE));
+        assert_eq!(left(Leave::Reading, true), at(6, DIRTY + 1));
+        assert_eq!(left(Leave::Evicted, false), at(6, EVICTED));
     }
 
     #[test]
     fn the_version_after_the_last_is_the_first() {
-        let word = AtomicU64::new(u64::MAX & !STATE & !DIRTY | WRITER);
+        let word = AtomicU64::new(!STATE - DIRTY + WRITER);
 
         unlock(&word, Leave::Free, true);
 
-        assert_eq!(word.into_inner(), DIRTY | FREE);
+        assert_eq!(word.into_inner(), DIRTY);
     }
 
     #[test]
     fn readers_come_and_go_one_by_one() {
-        let word = AtomicU64::new(9 * VERSION | DIRTY);
+        let word = AtomicU64::new(at(9, DIRTY));
         for reader in 1..=MOST_READERS {
             share(&word).unwrap();
-            assert_eq!(word.load(Ordering::Relaxed), 9 * VERSION | DIRTY | reader);
+            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + reader));
         }
         assert_eq!(share(&word), Err(Refused::Busy));
 
         for left in (0..MOST_READERS).rev() {
             unshare(&word);
-            assert_eq!(word.load(Ordering::Relaxed), 9 * VERSION | DIRTY | left);
+            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + left));
         }
     }
 
     #[test]
     fn a_reading_without_a_hold_counts_while_the_version_is_that_of_a_page_in_memory() {
-        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), 5 * VERSION);
+        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), at(5, FREE));
 
-        assert_eq!(begin(&AtomicU64::new(5 * VERSION | DIRTY)), Ok(5 * VERSION));
-        assert_eq!(begin(&AtomicU64::new(5 * VERSION | DIRTY | MARKED)), Ok(5 * VERSION));
-        assert_eq!(begin(&AtomicU64::new(5 * VERSION | 3)), Ok(5 * VERSION), "beside readers");
-        assert!([FREE, DIRTY, 1, MOST_READERS, MARKED].map(|state| undisturbed(5 * VERSION | state)) == [true; 5]);
-        assert!([WRITER, EVICTED].map(|state| undisturbed(5 * VERSION | state)) == [false; 2]);
-        assert!([4, 6].map(|version| undisturbed(version * VERSION)) == [false; 2]);
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY))), Ok(at(5, FREE)));
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + MARKED))), Ok(at(5, FREE)));
+        assert_eq!(begin(&AtomicU64::new(at(5, 3))), Ok(at(5, FREE)), "beside readers");
+        assert!([FREE, DIRTY, 1, MOST_READERS, MARKED].map(|state| undisturbed(at(5, state))) == [true; 5]);
+        assert!([WRITER, EVICTED].map(|state| undisturbed(at(5, state))) == [false; 2]);
+        assert!([4, 6].map(|version| undisturbed(at(version, FREE))) == [false; 2]);
     }
 
     #[test]
