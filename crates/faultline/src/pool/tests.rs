@@ -523,3 +523,16 @@ fn a_page_used_since_the_clock_came_by_stays() {
     assert_eq!(pool.metrics().evicted, 64 + 63 + 64, "a step of the clock without that page, and one more");
     assert_eq!(left, [70].into_iter().chain(192..321).collect::<Vec<u64>>());
 }
+
+#[test]
+fn a_hint_leaves_pages_that_are_there_as_they_are() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+    handle.replace(3, |bytes| bytes.fill(0xee)).unwrap();
+
+    handle.expect(&[2, 3, 4]).unwrap();
+
+    assert_eq!(pool.metrics().misses, 2, "those beside it");
+    assert_eq!(handle.pin(3).unwrap()[..], [0xee; PAGE]);
+}

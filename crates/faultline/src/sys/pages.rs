@@ -412,6 +412,36 @@ mod tests {
     }
 
     #[test]
+    fn a_change_stays_to_be_written_however_its_holder_lets_go() {
+        let memory = PageMemory::new(3, 4096).unwrap();
+        let changed = |number: u64| {
+            let mut held = memory.lock(number).unwrap();
+            held.put(&[1; 4096]).unwrap();
+            held.set_dirty(true);
+            held
+        };
+
+        drop(changed(0));
+        drop(changed(1).share());
+        drop(memory.lock(2));
+
+        assert!(memory.lock_dirty(0).is_ok_and(|held| held.is_dirty() && held.is_filled()));
+        assert!(memory.lock_dirty(1).is_ok_and(|held| held.is_dirty() && held.is_filled()));
+        assert!(matches!(memory.lock_dirty(2), Err(Refused::Evicted)), "nothing was put in");
+    }
+
+    #[test]
+    fn pages_that_are_no_neighbours_are_no_slice() {
+        let memory = PageMemory::new(3, 4096).unwrap();
+        (0..3).for_each(|number| filled(&memory, number, 1));
+        let (mut first, third) = (memory.share(0).unwrap(), memory.share(2).unwrap());
+
+        let extended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| first.extend(third)));
+
+        assert!(extended.is_err());
+    }
+
+    #[test]
     fn holders_exclude_each_other_and_readers_do_not() {
         let memory = PageMemory::new(1, 4096).unwrap();
         filled(&memory, 0, 1);
