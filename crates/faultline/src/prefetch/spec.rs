@@ -265,6 +265,11 @@ proptest! {
 
         prop_assert!(found >= 1900, "{found} of 2000");
     }
+}
+
+proptest! {
+    // Each case follows nine orders.
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn no_policy_has_more_bytes_ahead_than_its_budget(
@@ -298,7 +303,9 @@ proptest! {
             prop_assert!(most <= budget * 4096, "{name}: {most} bytes ahead of {}", budget * 4096);
         }
     }
+}
 
+proptest! {
     #[test]
     fn no_order_upsets_a_policy(
         extents in prop::collection::vec((any::<u64>(), 1usize..100_000), 0..200),
