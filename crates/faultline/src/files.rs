@@ -106,6 +106,19 @@ impl Target {
         self.writable
     }
 
+    /// Fails where the files were opened for reading.
+    ///
+    /// Errors: Invalid.
+    pub fn check_writable(&self) -> Result<()> {
+        if self.writable {
+            return Ok(());
+        }
+        let path = self.files.first().map(|file| file.path.display().to_string()).unwrap_or_default();
+        Err(Error::Invalid(format!(
+            "{path} was opened for reading only; open it for writing (Layout::write) to change it"
+        )))
+    }
+
     /// Which file holds `extent`, and at which offset of that file.
     ///
     /// Errors: Invalid where the extent is empty, passes the end, or crosses from one stripe into the next (choose

@@ -5,7 +5,7 @@
 
 use crate::access::{self, Class, Filler, Hints, Method, Opened, Reader, Visitor, transfer_error};
 use crate::error::{Error, Result};
-use crate::files::{Extent, Target};
+use crate::files::{Extent, Target, TargetFile};
 use crate::params::{Given, Params};
 use crate::sys::direct::{Alignment, Block, reopen};
 use crate::sys::read;
@@ -82,6 +82,21 @@ impl DirectFiles {
         Ok(Aligned { file, offset, length, inner: inner..inner + extent.length })
     }
 
+    /// Fails where `extent` cannot be written: whole units are, and one that passes the end would make the file longer.
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.target.check_writable()?;
+        let Aligned { file, offset, length, .. } = self.align(extent)?;
+        let TargetFile { start, length: used, .. } = &self.target.files()[file];
+        if offset + length as u64 <= start + used {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!(
+            "O_DIRECT writes here need multiples of {} bytes, and {} at {} lie in the last, which the file does not fill; \
+             write them through the page cache",
+            self.alignment.offset, extent.length, extent.offset
+        )))
+    }
+
     pub(super) fn failed(&self, verb: &str, extent: Extent, index: usize, error: std::io::Error) -> Error {
         transfer_error(verb, &self.target.files()[index], extent, error)
     }
@@ -116,6 +131,7 @@ impl Reader for Direct {
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
         for (index, extent) in extents.iter().enumerate() {
+            self.files.check_update(*extent)?;
             let mut aligned = self.files.align(*extent)?;
             if aligned.inner != (0..aligned.length) {
                 // What lies around the extent must be written back as it was.
@@ -131,6 +147,10 @@ impl Reader for Direct {
             }
         }
         Ok(())
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.files.check_update(extent)
     }
 
     fn sync(&mut self) -> Result<()> {

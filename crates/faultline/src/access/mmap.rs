@@ -212,7 +212,7 @@ impl Reader for MmapReader {
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
         if !self.0.writable {
-            return Err(Error::Invalid("the target was opened for reading only".to_owned()));
+            self.0.target.check_writable()?;
         }
         for (index, extent) in extents.iter().enumerate() {
             let (map, at) = self.0.locate(*extent)?;
@@ -221,6 +221,13 @@ impl Reader for MmapReader {
             }
         }
         self.0.check()
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        if !self.0.writable {
+            self.0.target.check_writable()?;
+        }
+        self.0.locate(extent).map(drop)
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -152,7 +152,17 @@ pub trait Reader: Send {
     /// Errors: as for `visit`; Missing where the method can't write.
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
         let _ = (extents, filler);
-        Err(Error::Missing(Missing::new("writing by this method", "it only reads", "choose another method")))
+        Err(only_reads())
+    }
+
+    /// Whether [`update`](Reader::update) takes `extent`. For those who keep changes and write them later: what could never
+    /// be written must be refused when it is changed.
+    ///
+    /// Errors: Invalid (files opened for reading; an extent that cannot be written in this way), Missing where the method
+    /// can't write.
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        let _ = extent;
+        Err(only_reads())
     }
 
     /// Returns when everything updated so far through this reader or its siblings is on the device.
@@ -174,6 +184,10 @@ pub trait Reader: Send {
         let _ = extents;
         Ok(())
     }
+}
+
+fn only_reads() -> Error {
+    Error::Missing(Missing::new("writing by this method", "it only reads", "choose another method"))
 }
 
 /// The plain method of this name, for methods that stand on one.

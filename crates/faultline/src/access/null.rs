@@ -75,6 +75,10 @@ impl Reader for Null {
         Ok(())
     }
 
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.target.locate(extent).map(drop)
+    }
+
     fn sibling(&self) -> Result<Box<dyn Reader>> {
         Ok(Box::new(Null::new(Arc::clone(&self.target))))
     }

@@ -86,6 +86,7 @@ impl Reader for Pread {
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        self.target.check_writable()?;
         for (index, extent) in extents.iter().enumerate() {
             let target = Arc::clone(&self.target);
             let (number, offset) = target.locate(*extent)?;
@@ -99,6 +100,11 @@ impl Reader for Pread {
             }
         }
         Ok(())
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.target.check_writable()?;
+        self.target.locate(extent).map(drop)
     }
 
     fn sync(&mut self) -> Result<()> {

@@ -229,6 +229,56 @@ fn break_ends_the_update_after_what_was_handed_out() {
 }
 
 #[test]
+fn files_opened_for_reading_are_not_changed() {
+    for (method, given) in variants() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let mut opened = open(method, file.target(false), &given);
+        let page = Extent { offset: PAGE as u64, length: PAGE };
+        let mut filled = 0;
+
+        let updated = opened.reader.update(&[page], &mut |_: usize, _: &mut [u8]| filled += 1);
+        let asked = opened.reader.check_update(page);
+
+        for refused in [updated, asked] {
+            let told = refused.unwrap_err().to_string();
+            assert!(
+                told.contains("was opened for reading only; open it for writing"),
+                "{} {given}: {told}",
+                method.name
+            );
+        }
+        assert_eq!(filled, 0, "{} {given}", method.name);
+        opened.reader.sync().unwrap();
+        assert!(std::fs::read(file.path()).unwrap() == file.content(), "{} {given}", method.name);
+    }
+}
+
+#[test]
+fn what_an_update_takes_is_written_there_and_nowhere_else() {
+    let length = 4 * PAGE + 100;
+    let places = [(0, 10), (PAGE - 5, 10), (PAGE, PAGE), (3 * PAGE + 512, 512), (4 * PAGE, 100), (4 * PAGE + 90, 10)];
+    for (method, given) in variants() {
+        for (at, count) in places {
+            let file = TestFile::on_disk(length);
+            let mut opened = open(method, file.target(true), &given);
+            let extent = Extent { offset: at as u64, length: count };
+            let takes = opened.reader.check_update(extent);
+
+            let updated = opened.reader.update(&[extent], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0xee));
+            opened.reader.sync().unwrap();
+
+            assert_eq!(takes.is_ok(), updated.is_ok(), "{} {given} {extent:?}: {takes:?}, {updated:?}", method.name);
+            let mut expected = file.content().to_vec();
+            if takes.is_ok() {
+                expected[at..at + count].fill(0xee);
+            }
+            let found = std::fs::read(file.path()).unwrap();
+            assert!(found == expected, "{} {given} {extent:?}: {} bytes", method.name, found.len());
+        }
+    }
+}
+
+#[test]
 fn a_file_without_a_name_is_reached_by_its_descriptor() {
     use std::os::fd::AsRawFd;
     let file = TestFile::on_disk(8 * PAGE);

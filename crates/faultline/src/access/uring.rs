@@ -52,6 +52,21 @@ struct Files {
     params: UringParams,
 }
 
+impl Files {
+    /// Whether these can be written: past the page cache only in whole units.
+    fn check_aligned(&self, extents: &[Extent]) -> Result<()> {
+        let unit = self.direct.alignment.offset as u64;
+        let fits = |extent: &&Extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit);
+        match extents.iter().find(|extent| !fits(extent)) {
+            None => Ok(()),
+            Some(crooked) => Err(Error::Invalid(format!(
+                "O_DIRECT writes here need multiples of {unit} bytes, not {} at {}; use direct=off",
+                crooked.length, crooked.offset
+            ))),
+        }
+    }
+}
+
 struct Uring {
     files: Arc<Files>,
     queue: Queue,
@@ -259,14 +274,8 @@ impl Reader for Uring {
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
         self.fit(extents)?;
         let files = Arc::clone(&self.files);
-        let unit = files.direct.alignment.offset as u64;
-        let fits = |extent: &&Extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit);
-        if let Some(crooked) = extents.iter().find(|extent| !fits(extent)) {
-            return Err(Error::Invalid(format!(
-                "O_DIRECT writes here need multiples of {unit} bytes, not {} at {}; use direct=off",
-                crooked.length, crooked.offset
-            )));
-        }
+        files.direct.target.check_writable()?;
+        files.check_aligned(extents)?;
         self.drive(
             Operation::Write,
             extents.len(),
@@ -279,6 +288,13 @@ impl Reader for Uring {
             |_, _| ControlFlow::Continue(()),
             |work, error| transfer_error("write", &files.direct.target.files()[work.file], extents[work.index], error),
         )
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        let target = &self.files.direct.target;
+        target.check_writable()?;
+        target.locate(extent)?;
+        self.files.check_aligned(&[extent])
     }
 
     fn sync(&mut self) -> Result<()> {

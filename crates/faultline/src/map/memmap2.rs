@@ -30,10 +30,10 @@ pub struct MmapOptions {
     huge_pages: bool,
 }
 
-/// An error with its errno where it has one, its sentence where not.
+/// An error as memmap2 gives it: with its errno where there is one, as programs ask for it by `raw_os_error`. Its sentence
+/// where there is none.
 fn plain(error: Error) -> io::Error {
-    let kind = error.errno().map_or(io::ErrorKind::Other, |errno| io::Error::from_raw_os_error(errno).kind());
-    io::Error::new(kind, error.to_string())
+    error.errno().map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
 
 impl MmapOptions {
@@ -220,5 +220,32 @@ impl AsRef<[u8]> for MmapMut {
 impl AsMut<[u8]> for MmapMut {
     fn as_mut(&mut self) -> &mut [u8] {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    #[test]
+    fn an_errno_of_the_kernel_is_kept() {
+        let file = TestFile::on_disk(PAGE);
+        let reading = File::open(file.path()).unwrap();
+
+        let refused = MmapMut::map_mut(&reading).unwrap_err();
+
+        assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn an_error_of_our_own_is_told_by_its_sentence() {
+        let file = TestFile::on_disk(PAGE);
+
+        let refused = MmapOptions::new().offset(8192).map(file.file()).unwrap_err();
+
+        assert_eq!(refused.raw_os_error(), None);
+        assert!(refused.to_string().contains(&file.path().display().to_string()), "{refused}");
     }
 }

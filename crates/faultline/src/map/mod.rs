@@ -128,10 +128,18 @@ impl MapFileOptions {
         let path = path.into();
         let size = file.metadata().map_err(|error| Error::io("look at the file", &path, error))?.len();
         let Range { start, end } = self.range.clone().unwrap_or(0..size);
-        if start >= end || end > size {
+        let name = path.display();
+        if size == 0 {
+            return Err(Error::Invalid(format!("{name} has no bytes to map; name a file that is not empty")));
+        }
+        if end > size || start >= size {
             return Err(Error::Invalid(format!(
-                "the bytes {start} to {end} of {} cannot be mapped; it has {size}",
-                path.display()
+                "the range from byte {start} to byte {end} passes the end of {name}, which has {size} bytes"
+            )));
+        }
+        if start >= end {
+            return Err(Error::Invalid(format!(
+                "the range from byte {start} to byte {end} is empty; map one byte at least"
             )));
         }
         let page = rustix::param::page_size() as u64;
@@ -344,6 +352,28 @@ mod tests {
     }
 
     #[test]
+    fn a_range_that_cannot_be_mapped_is_told_by_what_is_wrong_with_it() {
+        let file = TestFile::on_disk(100);
+        let name = file.path().display().to_string();
+        let told = |range| MappedFile::options().range(range).open(file.path()).unwrap_err().to_string();
+
+        assert_eq!(
+            MappedFile::open("/dev/null").unwrap_err().to_string(),
+            "/dev/null has no bytes to map; name a file that is not empty"
+        );
+        assert_eq!(told(7..7), "the range from byte 7 to byte 7 is empty; map one byte at least");
+        assert_eq!(
+            told(0..101),
+            format!("the range from byte 0 to byte 101 passes the end of {name}, which has 100 bytes")
+        );
+        assert_eq!(
+            told(100..100),
+            format!("the range from byte 100 to byte 100 passes the end of {name}, which has 100 bytes")
+        );
+        assert!(MappedFile::options().range(99..100).open(file.path()).is_ok());
+    }
+
+    #[test]
     fn a_truncated_file_is_an_error_by_every_way() {
         let file = TestFile::on_disk(16 * PAGE);
         let map = MappedFile::open(file.path()).unwrap();
@@ -357,7 +387,8 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_truncations_crash_nobody() {
+    fn fifty_thousand_truncations_crash_nobody() {
+        const TRUNCATIONS: u64 = 50_000;
         let file = TestFile::on_disk(16 * PAGE);
         let ended = AtomicBool::new(false);
         let (whole, cut) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -391,7 +422,7 @@ mod tests {
                 let read = &read;
                 scope.spawn(move || read(seed));
             }
-            for turn in 0..50_000u64 {
+            for turn in 0..TRUNCATIONS {
                 file.file().set_len(turn * 7919 % (16 * PAGE as u64)).unwrap();
                 file.file().set_len(16 * PAGE as u64).unwrap();
             }

@@ -1,6 +1,7 @@
 //! A file that grows, read and written at any byte through a pool: what a storage engine puts in place of its own
 //! file access.
 
+use super::fill::Content;
 use super::{Handle, Metrics, Pool, PoolOptions};
 use crate::access;
 use crate::error::{Error, Result};
@@ -65,7 +66,7 @@ impl PooledFile {
     /// Errors: Invalid (past the end), what reading says.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
-        self.each_page(offset, bytes.len(), |handle, number, within, part| {
+        self.each_page(offset, bytes.len(), Content::Needed, |handle, number, within, part| {
             let page = handle.pin(number)?;
             bytes[done..done + part].copy_from_slice(&page[within..within + part]);
             done += part;
@@ -78,7 +79,7 @@ impl PooledFile {
     /// Errors: Invalid (past the end), what reading says where a page is changed in part.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut done = 0;
-        self.each_page(offset, bytes.len(), |handle, number, within, part| {
+        self.each_page(offset, bytes.len(), Content::Replaced, |handle, number, within, part| {
             let put = |page: &mut [u8]| page[within..within + part].copy_from_slice(&bytes[done..done + part]);
             if part == handle.pool.shared.extent(number).length {
                 handle.replace(number, put)?;
@@ -133,10 +134,12 @@ impl PooledFile {
     }
 
     /// Calls `each` with every page of a range: its number, where the range begins in it, and how much of it lies there.
+    /// Pages whose content is needed are brought before.
     fn each_page(
         &self,
         offset: u64,
         length: usize,
+        content: Content,
         mut each: impl FnMut(&mut Handle, u64, usize, usize) -> Result<()>,
     ) -> Result<()> {
         let open = self.shared();
@@ -151,7 +154,7 @@ impl PooledFile {
         let page = handle.pool.page() as u64;
         let mut done = 0;
         let mut outcome = Ok(());
-        if length as u64 > page {
+        if content == Content::Needed && length as u64 > page {
             let pages = offset / page..(offset + length as u64).div_ceil(page);
             // Many at a time; what is evicted again meanwhile comes one by one.
             outcome = handle.fetch(&pages.collect::<Vec<_>>());
@@ -219,6 +222,7 @@ impl std::fmt::Debug for PooledFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_files::{PAGE, TestFile};
 
     #[test]
     fn another_length_does_not_make_a_failed_sync_forgotten() {
@@ -231,5 +235,106 @@ mod tests {
 
         assert!(told.contains("an earlier sync failed"), "{told}");
         assert!(file.sync().is_err());
+    }
+
+    /// A file of `length` bytes, each of them known, in a pool of 16 pages.
+    fn pooled(length: usize) -> (TestFile, PooledFile) {
+        let file = TestFile::on_disk(length);
+        let options = PoolOptions { budget: Bytes(16 * PAGE as u64), batch: 4, ..PoolOptions::default() };
+        let pooled = PooledFile::open(file.path(), options).unwrap();
+        (file, pooled)
+    }
+
+    #[test]
+    fn a_write_of_a_part_leaves_the_rest_of_its_pages() {
+        for length in [40 * PAGE, 40 * PAGE + 123] {
+            // Inside a page, across two, a page and a bit on either side, the end.
+            for (at, count) in [(5 * PAGE + 100, 50), (8 * PAGE - 3, 6), (10 * PAGE - 1, PAGE + 2), (length - 7, 7)] {
+                let (file, pooled) = pooled(length);
+
+                pooled.write_at(at as u64, &vec![0; count]).unwrap();
+                pooled.sync().unwrap();
+
+                let mut expected = file.content().to_vec();
+                expected[at..at + count].fill(0);
+                assert!(std::fs::read(file.path()).unwrap() == expected, "{count} bytes at {at} of {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_past_the_end_is_refused_and_nothing_of_it_written() {
+        let (file, pooled) = pooled(3 * PAGE + 5);
+        let end = file.length() as u64;
+        for (at, count) in [(end - 1, 2), (end, 1), (0, file.length() + 1), (u64::MAX, 1), (u64::MAX - 1, 5)] {
+            let written = pooled.write_at(at, &vec![0; count]);
+            let read = pooled.read_at(at, &mut vec![0; count]);
+
+            assert!(matches!(written, Err(Error::Invalid(_))), "{count} at {at}: {written:?}");
+            assert!(matches!(read, Err(Error::Invalid(_))), "{count} at {at}: {read:?}");
+        }
+        pooled.write_at(end, &[]).unwrap();
+        pooled.sync().unwrap();
+
+        assert!(std::fs::read(file.path()).unwrap() == file.content());
+    }
+
+    #[test]
+    fn whole_pages_are_written_without_reading_them_and_the_last_one_too() {
+        let (_file, pooled) = pooled(2 * PAGE + 5);
+
+        pooled.write_at(PAGE as u64, &[0; PAGE + 5]).unwrap();
+        let metrics = pooled.metrics();
+        pooled.write_at(1, &[0]).unwrap();
+
+        assert_eq!((metrics.misses, pooled.metrics().misses), (0, 1));
+    }
+
+    #[test]
+    fn any_reads_and_writes_are_those_of_a_file() {
+        let mut state = 5u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        let (file, pooled) = pooled(40 * PAGE);
+        let mut content = file.content().to_vec();
+        for turn in 0..3000 {
+            let at = draw(content.len());
+            let count = 1 + draw((content.len() - at).min(3 * PAGE));
+            match draw(40) {
+                0 => {
+                    let length = (20 + draw(40)) * PAGE + draw(2) * draw(PAGE);
+                    pooled.set_length(length as u64).unwrap();
+                    content.resize(length, 0);
+                    assert_eq!(pooled.length(), length as u64);
+                }
+                1 => {
+                    pooled.sync().unwrap();
+                    assert!(std::fs::read(file.path()).unwrap() == content, "turn {turn}");
+                }
+                2..20 => {
+                    let bytes = vec![turn as u8; count];
+                    pooled.write_at(at as u64, &bytes).unwrap();
+                    content[at..at + count].copy_from_slice(&bytes);
+                }
+                _ => {
+                    let mut bytes = vec![0; count];
+                    pooled.read_at(at as u64, &mut bytes).unwrap();
+                    assert!(bytes == content[at..at + count], "turn {turn}: {count} bytes at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_open_is_not_opened_again() {
+        let (file, pooled) = pooled(PAGE);
+
+        let refused = PooledFile::open(file.path(), PoolOptions::default()).unwrap_err();
+
+        assert!(refused.to_string().contains("is open elsewhere"), "{refused}");
+        drop(pooled);
+        assert!(PooledFile::open(file.path(), PoolOptions::default()).is_ok());
     }
 }

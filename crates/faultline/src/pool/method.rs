@@ -177,6 +177,10 @@ impl Reader for PoolReader {
         update(&mut self.handle, &self.target, extents, filler)
     }
 
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        check_update(&self.handle, &self.target, extent)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.handle.sync()
     }
@@ -191,12 +195,20 @@ impl Reader for PoolReader {
     }
 }
 
+/// Fails where a page of `extent` could never be written.
+pub(super) fn check_update(handle: &Handle, target: &Target, extent: Extent) -> Result<()> {
+    target.locate(extent)?;
+    let page = handle.pool.page() as u64;
+    let mut pages = extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page);
+    pages.try_for_each(|number| handle.check_change(number))
+}
+
 /// Sets the bytes of `extents`, page by page.
 pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
     let page = handle.pool.page() as u64;
     let mut bytes = Vec::new();
     for (index, extent) in extents.iter().enumerate() {
-        target.locate(*extent)?;
+        check_update(handle, target, *extent)?;
         filler.submitted(index);
         bytes.resize(extent.length, 0);
         let flow = filler.fill(index, &mut bytes);

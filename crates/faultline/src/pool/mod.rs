@@ -178,12 +178,16 @@ impl Pool {
     /// The page for reading without holding it, if it is in memory: the cheapest way, for values that are checked.
     ///
     /// What was read counts only where [`Optimistic::is_undisturbed`] says so afterwards; else read again.
+    ///
+    /// Panics past the last page.
     #[inline]
     pub fn peek(&self, number: u64) -> std::result::Result<Optimistic<'_>, Refused> {
         self.shared.memory.optimistic(number)
     }
 
     /// The page for reading, held in memory, if it is there.
+    ///
+    /// Panics past the last page.
     #[inline]
     pub fn try_pin(&self, number: u64) -> std::result::Result<Shared<'_>, Refused> {
         self.shared.memory.share(number)
@@ -227,18 +231,19 @@ impl Handle {
     /// Lets `change` set the bytes of a page, which nobody else holds meanwhile; read first where it is not there. The
     /// page is dirty afterwards.
     ///
-    /// Errors: as [`pin`](Handle::pin).
+    /// Errors: as [`pin`](Handle::pin); what [`Reader::check_update`] says, so that nothing is changed that could never be
+    /// written (a file opened for reading, say).
     pub fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
-        self.check(number)?;
+        self.check_change(number)?;
         let mut held = fill::lock(&self.pool.shared, self.reader.as_mut(), number, fill::Content::Needed)?;
         Ok(self.pool.shared.changed(&mut held, change))
     }
 
     /// The same where every byte of the page will be set, so that it need not be read.
     ///
-    /// Errors: as [`pin`](Handle::pin).
+    /// Errors: as [`change`](Handle::change).
     pub fn replace<T>(&mut self, number: u64, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
-        self.check(number)?;
+        self.check_change(number)?;
         let mut held = fill::lock(&self.pool.shared, self.reader.as_mut(), number, fill::Content::Replaced)?;
         Ok(self.pool.shared.changed(&mut held, change))
     }
@@ -264,6 +269,12 @@ impl Handle {
             ));
         }
         self.reader.sync().inspect_err(|_| self.pool.distrust())
+    }
+
+    /// Fails where a change of the page could never be written.
+    fn check_change(&self, number: u64) -> Result<()> {
+        self.check(number)?;
+        self.reader.check_update(self.pool.shared.extent(number))
     }
 
     fn check(&self, number: u64) -> Result<()> {

@@ -1,10 +1,11 @@
 //! The pool under stress, and on a device that fails.
 
-use super::{Handle, Pool, PoolOptions};
+use super::{Handle, Metrics, Pool, PoolOptions};
 use crate::access::{self, Filler, Reader, Visitor};
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::params::Given;
+use crate::sys::page_state::Seen;
 use crate::test_files::{PAGE, TestFile};
 use crate::units::Bytes;
 use std::ops::ControlFlow;
@@ -59,6 +60,10 @@ impl Reader for Faulty {
         // A torn write: some of it reaches the file.
         self.below.update(&extents[..extents.len() / 2], filler)?;
         Err(broken(self.with))
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.below.check_update(extent)
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -292,4 +297,242 @@ fn hints_to_a_pool_are_given_by_a_helper() {
     let refused = crate::prefetch::open(&super::METHOD, file.target(false), &given).err().unwrap();
 
     assert!(refused.to_string().contains("leave by=helper"), "{refused}");
+}
+
+/// A reader that does something of the test's before each transfer.
+struct Before<F> {
+    below: Box<dyn Reader>,
+    before: F,
+}
+
+/// What a reader is about to do.
+enum Step<'a> {
+    Visit(&'a [Extent]),
+    Update,
+}
+
+impl<F: FnMut(Step<'_>) + Send> Reader for Before<F> {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        (self.before)(Step::Visit(extents));
+        self.below.visit(extents, visitor)
+    }
+
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        (self.before)(Step::Update);
+        self.below.update(extents, filler)
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.below.check_update(extent)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.below.sync()
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        self.below.sibling()
+    }
+}
+
+fn page_on_disk(file: &TestFile, number: usize) -> Vec<u8> {
+    std::fs::read(file.path()).unwrap()[number * PAGE..(number + 1) * PAGE].to_vec()
+}
+
+#[test]
+fn a_flush_waits_for_dirty_pages_that_are_held_and_writes_them() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let (told, writes) = std::sync::mpsc::channel();
+    let before = move |step: Step<'_>| {
+        if let Step::Update = step {
+            told.send(()).unwrap();
+        }
+    };
+    let mut handle = pool.handle(Box::new(Before { below: below(&file), before }));
+    [0, 5, 9].into_iter().for_each(|number| handle.change(number, |bytes| bytes.fill(0xee)).unwrap());
+
+    std::thread::scope(|scope| {
+        let held = pool.try_pin(5).unwrap();
+        let flush = scope.spawn(move || handle.flush());
+        // It came as far as the held page, wrote what was before it, and waits.
+        writes.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        assert_ne!(page_on_disk(&file, 5), [0xee; PAGE]);
+        drop(held);
+        flush.join().unwrap().unwrap();
+    });
+
+    assert!([0, 5, 9].map(|number| page_on_disk(&file, number)) == [[0xee; PAGE]; 3].map(Vec::from));
+}
+
+#[test]
+fn a_flush_does_not_wait_for_pages_that_are_held_and_not_dirty() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+    handle.fetch(&[3]).unwrap();
+    handle.change(4, |bytes| bytes.fill(0xee)).unwrap();
+    let _held = pool.try_pin(3).unwrap();
+
+    handle.flush().unwrap();
+
+    assert_eq!((page_on_disk(&file, 4), pool.metrics().written), (vec![0xee; PAGE], 1));
+}
+
+#[test]
+fn pages_that_become_dirty_while_others_are_read_are_not_evicted_unwritten() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 32);
+    let mut other = pool.handle(below(&file));
+    (0..32).for_each(|number| drop(other.pin(number).unwrap()));
+    // The pool was clean as this visit began, so room is made without writing while it is under way.
+    let before = move |step: Step<'_>| {
+        if let Step::Visit(_) = step {
+            (0..32).for_each(|number| other.change(number, |bytes| bytes.fill(0xcc)).unwrap());
+        }
+    };
+    let mut handle = pool.handle(Box::new(Before { below: below(&file), before }));
+
+    handle.fetch(&[100, 101]).unwrap();
+
+    let mut after = pool.handle(below(&file));
+    for number in 0..32 {
+        assert!(after.pin(number).unwrap().iter().all(|byte| *byte == 0xcc), "page {number} lost its change");
+    }
+    after.flush().unwrap();
+    assert!(std::fs::read(file.path()).unwrap()[..32 * PAGE].iter().all(|byte| *byte == 0xcc));
+}
+
+#[test]
+fn dirty_pages_are_written_before_they_make_room() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 16);
+    let mut handle = pool.handle(below(&file));
+    for number in 0..256u64 {
+        handle.change(number, |bytes| bytes.fill(number as u8)).unwrap();
+    }
+
+    assert!(pool.metrics().resident <= 16, "{:?}", pool.metrics());
+    for number in 0..256u64 {
+        assert!(handle.pin(number).unwrap().iter().all(|byte| *byte == number as u8), "page {number}");
+    }
+}
+
+#[test]
+fn no_way_reaches_past_the_last_page() {
+    let file = TestFile::on_disk(4 * PAGE + 9);
+    let pool = pool(&file, 16);
+    let mut handle = pool.handle(below(&file));
+    for past in [5, 6, u64::MAX / PAGE as u64, u64::MAX] {
+        let refused = [
+            handle.pin(past).map(drop),
+            handle.fetch(&[0, past]),
+            handle.expect(&[0, past]),
+            handle.change(past, |_| ()),
+            handle.replace(past, |_| ()),
+        ];
+
+        for outcome in refused {
+            assert_eq!(outcome.unwrap_err().to_string(), format!("there is no page {past}; there are 5"));
+        }
+    }
+    assert_eq!(pool.metrics().resident, 0, "refused before anything is read");
+
+    assert_eq!(handle.change(4, |bytes| bytes.len()).unwrap(), 9, "the last page has the bytes that the file has");
+    handle.fetch(&[0, 4]).unwrap();
+}
+
+#[test]
+fn a_page_that_is_replaced_is_not_read_and_one_that_is_changed_is() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+
+    handle.replace(7, |bytes| bytes.fill(1)).unwrap();
+    assert_eq!(pool.metrics().misses, 0);
+    let first = handle.change(8, |bytes| bytes[0]).unwrap();
+
+    assert_eq!((first, pool.metrics().misses), (file.content()[8 * PAGE], 1));
+}
+
+#[test]
+fn what_was_done_is_counted() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+
+    handle.fetch(&[1, 2, 2]).unwrap();
+    drop(handle.pin(1).unwrap());
+    handle.change(1, |bytes| bytes.fill(1)).unwrap();
+    handle.change(1, |bytes| bytes.fill(2)).unwrap();
+    assert_eq!(pool.shared.dirty.load(Ordering::Relaxed), 1, "once, however often it is changed");
+    handle.flush().unwrap();
+    handle.flush().unwrap();
+
+    assert_eq!(pool.shared.dirty.load(Ordering::Relaxed), 0);
+    let Metrics { hits, misses, evicted, written, drop_calls, resident } = pool.metrics();
+    assert_eq!((hits, misses, written, resident), (1 + 1 + 2, 2, 1, 2));
+    assert_eq!((evicted, drop_calls), (0, 0));
+}
+
+/// The reads that a fetch of `pages` makes: first page and bytes of each.
+fn reads(file: &TestFile, pages: &[u64], transfer: u64) -> Vec<(u64, usize)> {
+    let options = PoolOptions { transfer: Bytes(transfer * PAGE as u64), ..PoolOptions::default() };
+    let pool = Pool::new(file.length() as u64, options).unwrap();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let before = move |step: Step<'_>| {
+        if let Step::Visit(extents) = step {
+            noted.lock().unwrap().extend(extents.iter().map(|it| (it.offset / PAGE as u64, it.length)));
+        }
+    };
+    pool.handle(Box::new(Before { below: below(file), before })).fetch(pages).unwrap();
+    for number in pages {
+        let at = *number as usize * PAGE;
+        let expected = &file.content()[at..file.length().min(at + PAGE)];
+        assert_eq!(&pool.try_pin(*number).unwrap()[..expected.len()], expected, "page {number}");
+    }
+    std::mem::take(&mut *seen.lock().unwrap())
+}
+
+#[test]
+fn neighbours_are_read_together_up_to_the_transfer() {
+    let file = TestFile::on_disk(20 * PAGE + 100);
+
+    assert_eq!(reads(&file, &[0, 1, 2, 5, 7, 8], 64), [(0, 3 * PAGE), (5, PAGE), (7, 2 * PAGE)]);
+    assert_eq!(reads(&file, &[2, 3, 4, 5, 8], 4), [(2, 2 * PAGE), (4, 2 * PAGE), (8, PAGE)]);
+    assert_eq!(reads(&file, &[9, 8, 7], 64), [(9, PAGE), (8, PAGE), (7, PAGE)]);
+    assert_eq!(reads(&file, &[19, 20], 64), [(19, PAGE + 100)], "the last page is short");
+    assert_eq!(reads(&file, &[3, 4], 1), [(3, PAGE), (4, PAGE)]);
+}
+
+#[test]
+fn a_page_used_since_the_clock_came_by_stays() {
+    let file = TestFile::on_disk(512 * PAGE);
+    let pool = pool(&file, 256);
+    let mut handle = pool.handle(below(&file));
+    (0..257).for_each(|number| drop(handle.pin(number).unwrap()));
+    let is_marked = |number: u64| pool.shared.memory.pass(number) == Seen::Marked;
+    assert_eq!(pool.metrics().evicted, 64, "the clock came round, and took as many as it takes at once");
+    assert!((0..64).all(|number| pool.try_pin(number).is_err()) && (64..256).all(is_marked));
+
+    drop(handle.pin(70).unwrap());
+    (257..321).for_each(|number| drop(handle.pin(number).unwrap()));
+
+    let left: Vec<u64> = (64..321).filter(|number| pool.try_pin(*number).is_ok()).collect();
+    assert_eq!(pool.metrics().evicted, 64 + 63 + 64, "a step of the clock without that page, and one more");
+    assert_eq!(left, [70].into_iter().chain(192..321).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_hint_leaves_pages_that_are_there_as_they_are() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+    handle.replace(3, |bytes| bytes.fill(0xee)).unwrap();
+
+    handle.expect(&[2, 3, 4]).unwrap();
+
+    assert_eq!(pool.metrics().misses, 2, "those beside it");
+    assert_eq!(handle.pin(3).unwrap()[..], [0xee; PAGE]);
 }

@@ -86,6 +86,10 @@ impl Reader for UffdReader {
         method::update(&mut self.handle, &self.target, extents, filler)
     }
 
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        method::check_update(&self.handle, &self.target, extent)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.handle.sync()
     }

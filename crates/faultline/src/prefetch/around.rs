@@ -344,6 +344,10 @@ impl Reader for Prefetching {
         self.reader.update(extents, filler)
     }
 
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.reader.check_update(extent)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.reader.sync()
     }

@@ -94,4 +94,33 @@ mod tests {
 
         assert_eq!(requests, pages[32..]);
     }
+
+    #[test]
+    fn a_group_is_kept_whole_where_its_last_is_not_cached_and_judged_one_by_one_where_asked() {
+        if let Err(missing) = CACHESTAT.met() {
+            eprintln!("SKIPPED a_group_is_kept_whole_where_its_last_is_not_cached: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(33 * PAGE);
+        file.file().sync_all().unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::Random).unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+        let pages: Vec<Extent> = (0..33).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+        for page in [&pages[..31], &pages[32..]].concat() {
+            crate::sys::read::pread_exact(file.file(), &mut [0; PAGE], page.offset).unwrap();
+        }
+        let left = |mut cached: Cached| {
+            let mut requests = pages.clone();
+            cached.leave_out(&mut requests);
+            requests
+        };
+
+        assert_eq!(left(Cached::of(file.target(false))), pages[..32], "32 are a group, the last is one of its own");
+        assert_eq!(left(Cached::each_of(file.target(false))), pages[31..32]);
+        assert_eq!(left(Cached::nothing()), pages);
+        let two = Extent { offset: 30 * PAGE as u64, length: 2 * PAGE };
+        let mut half = vec![two];
+        Cached::each_of(file.target(false)).leave_out(&mut half);
+        assert_eq!(half, [two], "cached in part is not cached");
+    }
 }

@@ -388,3 +388,32 @@ impl Learned {
         streams::want_last(&mut self.streams, depth, &self.scene, wanted);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn all_streams_together_keep_the_budget_in_any_order(
+            columns in prop::collection::vec(0u64..60, 1..12), stride in 2u64..300, jumps: bool, budget in 0u64..300,
+        ) {
+            let scene = Scene { length: 1 << 28, budget: budget * 4096, gap: 4096 };
+            let mut learned = Learned::new(LearnedParams::default(), scene.clone());
+            let mut wanted = Vec::new();
+            for row in 0..60 {
+                for (number, column) in columns.iter().enumerate() {
+                    let jump = if jumps { row / 20 * 9001 + number as u64 % 2 * 77 } else { 0 };
+                    let extent = Extent { offset: (row * stride + column + jump) * 4096, length: 4096 };
+
+                    learned.observe(extent, &mut wanted);
+
+                    let ahead = |stream: &Stream| stream.unvisited(scene.length) * stream.row_bytes();
+                    let all: u64 = learned.streams.iter().map(ahead).sum();
+                    prop_assert!(all <= scene.budget, "{all} bytes ahead of {}", scene.budget);
+                }
+            }
+        }
+    }
+}

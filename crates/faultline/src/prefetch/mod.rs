@@ -76,7 +76,8 @@ pub type Start = fn(&Scene, &Given) -> Result<(Box<dyn Predictor>, Given)>;
 pub struct Scene {
     /// Bytes of the address space.
     pub length: u64,
-    /// Bytes that may be announced and not yet visited.
+    /// Bytes that may be announced and not yet visited, all announcements together. What a policy gave up, because the
+    /// accesses went elsewhere, is no longer ahead of anything and does not count.
     pub budget: u64,
     /// Bytes between two extents that are read rather than skipped.
     pub gap: u64,

@@ -206,4 +206,103 @@ mod tests {
         assert_eq!(wanted.iter().map(|extent| extent.offset).collect::<Vec<_>>(), [40_000, 50_000]);
         assert_eq!(stream.unvisited(55_000), 2);
     }
+
+    #[test]
+    fn four_rows_may_be_left_out_and_no_more() {
+        let stream = Stream::new(100_000, 10_000, 4096, 4);
+
+        assert_eq!(stream.rows_to(150_000), Some(5));
+        assert_eq!(stream.rows_to(160_000), None);
+        assert_eq!((stream.rows_to(114_095), stream.rows_to(114_096)), (Some(1), None), "inside the row, and after it");
+        assert_eq!((stream.rows_to(100_000), stream.rows_to(99_999)), (Some(0), None));
+    }
+
+    #[test]
+    fn a_sequence_is_entered_as_far_as_it_was_read_ahead() {
+        let mut stream = Stream::new(0, 4096, 4096, 20);
+        assert_eq!(stream.rows_to(6 * 4096), None);
+
+        stream.want(20, 1 << 30, &mut Vec::new());
+
+        assert_eq!((stream.rows_to(21 * 4096), stream.rows_to(22 * 4096)), (Some(21), None));
+    }
+
+    #[test]
+    fn the_reach_doubles_and_then_goes_on_by_quarters() {
+        let mut stream = Stream::new(0, 10_000, 4096, 2);
+        let mut wanted_after = |row: u64| {
+            let mut wanted = Vec::new();
+            if row > 0 {
+                assert_eq!(stream.advance(at(row * 10_000)), Some(1));
+            }
+            stream.want(8, 1 << 30, &mut wanted);
+            wanted.iter().map(|extent| extent.offset / 10_000).collect::<Vec<u64>>()
+        };
+
+        let wanted: Vec<Vec<u64>> = (0..7).map(&mut wanted_after).collect();
+
+        assert_eq!(
+            wanted,
+            [vec![1, 2], vec![3, 4, 5], vec![6, 7, 8, 9, 10], vec![], vec![11, 12], vec![], vec![13, 14]]
+        );
+    }
+
+    #[test]
+    fn a_sequence_goes_on_by_halves() {
+        let mut stream = Stream::new(0, 4096, 4096, 8);
+        let mut wanted_after = |row: u64| {
+            let mut wanted = Vec::new();
+            stream.advance(at(row * 4096));
+            stream.want(8, 1 << 30, &mut wanted);
+            wanted.len()
+        };
+
+        let wanted: Vec<usize> = (0..9).map(&mut wanted_after).collect();
+
+        assert_eq!(wanted, [8, 0, 0, 0, 4, 0, 0, 0, 4]);
+    }
+
+    #[test]
+    fn a_stream_that_leaves_out_more_than_it_meets_is_none() {
+        let mut stream = Stream::new(0, 10_000, 4096, 4);
+        let mut broken_after = |turn: u64| {
+            stream.advance(at(turn * 50_000));
+            stream.is_broken()
+        };
+
+        // Four rows left out for each one met, and eight more may be.
+        assert_eq!([1, 2, 3].map(&mut broken_after), [false, false, true]);
+    }
+
+    #[test]
+    fn a_row_takes_whole_pages_or_what_lies_up_to_the_next() {
+        let row = |stride, length| {
+            let stream = Stream::new(0, stride, length, 1);
+            (stream.row_pages(), stream.row_bytes())
+        };
+
+        assert_eq!(row(65_536, 4096), (1, 4096));
+        assert_eq!(row(65_536, 4097), (2, 8192));
+        assert_eq!(row(-65_536, 100), (1, 4096));
+        assert_eq!(row(100, 60), (1, 100));
+        assert_eq!(row(4096, 100_000), (1, 4096), "never longer than the stride");
+    }
+
+    #[test]
+    fn the_streams_share_the_budget() {
+        let scene = Scene { length: 1 << 30, budget: 10 * 4096, gap: 0 };
+        let want = |streams: &mut [Stream]| {
+            let mut wanted = Vec::new();
+            want_last(streams, 100, &scene, &mut wanted);
+            wanted.len()
+        };
+        let mut streams = vec![Stream::new(0, 65_536, 4096, 100)];
+        assert_eq!(want(&mut streams), 10, "one has all of it");
+        streams.push(Stream::new(1 << 29, 65_536, 4096, 100));
+        assert_eq!(want(&mut streams), 0, "nothing is left for another");
+
+        (1..=7).for_each(|row| _ = streams[0].advance(at(row * 65_536)));
+
+        assert_eq!(want(&mut streams), 5, "an equal share, as seven of ten are free");
+    }
 }

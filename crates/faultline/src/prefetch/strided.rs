@@ -115,6 +115,23 @@ mod tests {
     }
 
     #[test]
+    fn all_columns_together_keep_the_budget() {
+        for columns in [1, 3, 16, 17, 40] {
+            let scene = Scene { length: 1 << 26, budget: 50 * 4096, gap: 0 };
+            let params = StridedParams { stride: Bytes::kib(512), ..StridedParams::default() };
+            let mut strided = Strided { params, scene: scene.clone(), columns: Vec::new() };
+            let mut wanted = Vec::new();
+            for (row, column) in (0..30).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                strided.observe(Extent { offset: row * (512 << 10) + column * 8192, length: 4096 }, &mut wanted);
+
+                let ahead: u64 = strided.columns.iter().map(|column| column.unvisited(scene.length) * 4096).sum();
+                assert!(ahead <= scene.budget && strided.columns.len() <= 16, "{ahead} bytes of {columns} columns");
+            }
+            assert!(wanted.len() >= 50, "{} rows wanted of {columns} columns", wanted.len());
+        }
+    }
+
+    #[test]
     fn rows_longer_than_the_stride_are_refused() {
         let scene = Scene { length: 1 << 24, budget: 1 << 20, gap: 0 };
 

@@ -100,4 +100,42 @@ mod tests {
 
         assert_eq!(wanted, extents[1..]);
     }
+
+    /// How many extents are wanted at each visit.
+    fn wanted(ahead: usize, budget: u64, visits: u64) -> Vec<usize> {
+        let extents: Vec<Extent> = (0..visits).map(|n| Extent { offset: n * 65_536, length: 4096 }).collect();
+        let mut thread = Thread::new(ahead, budget);
+        thread.announced(&extents);
+        let observe = |extent: &Extent| {
+            let mut wanted = Vec::new();
+            thread.observe(*extent, &mut wanted);
+            wanted.len()
+        };
+        extents.iter().map(observe).collect()
+    }
+
+    #[test]
+    fn extents_are_wanted_by_quarters_and_what_is_left_at_the_end() {
+        assert_eq!(wanted(8, 1 << 20, 16), [8, 0, 2, 0, 2, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn no_more_than_the_budget_is_wanted_at_a_time() {
+        assert_eq!(wanted(8, 3 * 4096, 8), [3, 1, 1, 1, 1, 0, 0, 0]);
+        assert_eq!(wanted(8, 4095, 8), [0; 8]);
+    }
+
+    #[test]
+    fn a_second_visit_begins_anew() {
+        let extents = [0, 1, 2].map(|n| Extent { offset: n * 65_536, length: 4096 });
+        let mut thread = Thread::new(8, 1 << 20);
+        for _ in 0..2 {
+            let mut wanted = Vec::new();
+            thread.announced(&extents);
+
+            extents.iter().for_each(|extent| thread.observe(*extent, &mut wanted));
+
+            assert_eq!(wanted, extents[1..]);
+        }
+    }
 }

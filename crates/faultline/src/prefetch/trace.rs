@@ -246,4 +246,35 @@ mod tests {
 
         assert!(start(&scene, &Given::none()).err().unwrap().to_string().contains("file=PATH"));
     }
+
+    fn replay(ahead: usize, budget: u64, extents: u64) -> Replay {
+        let list: Vec<Extent> = (0..extents).map(|n| extent(n * 65_536)).collect();
+        let trace = Arc::new(Recorded { threads: vec![list], next_thread: AtomicU32::new(1) });
+        Replay::of(trace, 0, ahead, budget)
+    }
+
+    #[test]
+    fn a_replay_goes_on_by_quarters_within_its_budget_and_to_the_end() {
+        let wanted = |mut replay: Replay, visits: u64| -> Vec<usize> {
+            (0..visits).map(|n| follow(&mut replay, &[n * 65_536]).len()).collect()
+        };
+
+        assert_eq!(wanted(replay(8, 1 << 20, 16), 16), [8, 0, 2, 0, 2, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(wanted(replay(8, 3 * 4096, 8), 8), [3, 1, 1, 1, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn an_access_is_looked_for_among_the_next_64() {
+        assert_eq!(follow(&mut replay(4, 1 << 20, 200), &[64 * 65_536]), []);
+        assert_eq!(follow(&mut replay(4, 1 << 20, 200), &[63 * 65_536]), [64, 65, 66, 67].map(|n| n * 65_536));
+    }
+
+    #[test]
+    fn a_thread_that_was_not_recorded_wants_nothing() {
+        let first = replay(4, 1 << 20, 100);
+
+        let wanted = follow(first.sibling().unwrap().as_mut(), &[0, 65_536]);
+
+        assert_eq!(wanted, []);
+    }
 }

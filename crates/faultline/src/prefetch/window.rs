@@ -95,4 +95,33 @@ mod tests {
 
         assert!(wanted.is_empty());
     }
+
+    #[test]
+    fn an_access_a_window_behind_is_near_and_one_farther_begins_anew() {
+        let wanted_at = |end: u64| {
+            let mut window = Window::new(8192);
+            let mut wanted = Vec::new();
+            window.observe(Extent { offset: 100_000, length: 1 }, &mut wanted);
+            wanted.clear();
+            window.observe(Extent { offset: end - 1, length: 1 }, &mut wanted);
+            wanted.iter().map(|extent| (extent.offset, extent.length)).collect::<Vec<_>>()
+        };
+
+        assert_eq!(wanted_at(100_001 - 8192), []);
+        assert_eq!(wanted_at(100_000 - 8192), [(100_000 - 8192, 8192)]);
+        assert_eq!(wanted_at(100_001 + 8193), [(108_194, 8192)], "past what was wanted: from there on");
+    }
+
+    #[test]
+    fn threads_have_windows_of_their_own_and_an_empty_one_wants_nothing() {
+        let (mut one, mut wanted) = (Window::new(8192), Vec::new());
+        one.observe(Extent { offset: 0, length: 4096 }, &mut wanted);
+        wanted.clear();
+
+        one.sibling().unwrap().observe(Extent { offset: 0, length: 4096 }, &mut wanted);
+        assert_eq!(wanted, [Extent { offset: 4096, length: 8192 }]);
+        wanted.clear();
+        Window::new(0).observe(Extent { offset: 0, length: 4096 }, &mut wanted);
+        assert_eq!(wanted, []);
+    }
 }

@@ -55,11 +55,15 @@ impl std::fmt::Debug for Slot {
 ///
 /// Where the table of 1024 ranges is full, the mapping stays unguarded: see [`Guard::is_active`].
 pub fn guard(mapping: &Mapping) -> Guard {
+    guard_range(mapping.as_ptr() as usize, mapping.length())
+}
+
+/// Guards `length` mapped bytes from the address `begin` on.
+fn guard_range(begin: usize, length: usize) -> Guard {
     INSTALL.call_once(install);
-    let begin = mapping.as_ptr() as usize;
     let free = TABLE.iter().find(|slot| slot.begin.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok());
     if let Some(slot) = free {
-        slot.end.store(begin + mapping.length(), Ordering::Relaxed);
+        slot.end.store(begin + length, Ordering::Relaxed);
         slot.gone.store(WHOLE, Ordering::Relaxed);
         // Published last: the handler reads the others only after it saw this.
         slot.begin.store(begin, Ordering::Release);
@@ -160,8 +164,12 @@ fn install() {
 }
 
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over a valid siginfo for SA_SIGINFO, and si_addr is set for SIGBUS.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel hands over a valid siginfo for SA_SIGINFO.
+    let info_ref = unsafe { &*info };
+    // One that a program sent (kill, raise) has no address, but the sender's number in its place.
+    let is_fault = info_ref.si_code > 0;
+    // SAFETY: si_addr is set for a SIGBUS of the kernel's.
+    let address = if is_fault { unsafe { info_ref.si_addr() as usize } } else { 0 };
     let mut slots = TABLE.iter();
     let hit = slots.find(|slot| {
         let begin = slot.begin.load(Ordering::Acquire);
@@ -174,7 +182,7 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
             // The first one counts; a race between threads may keep either.
             let _ = slot.gone.compare_exchange(WHOLE, offset, Ordering::Relaxed, Ordering::Relaxed);
         }
-        _ => pass_on(signal, info, context),
+        _ => pass_on(signal, info, context, is_fault),
     }
 }
 
@@ -194,14 +202,20 @@ fn replace(address: usize) -> bool {
 }
 
 /// Does with the signal what would have been done without us.
-fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void, is_fault: bool) {
     // SAFETY: written before this handler was installed, never changed since.
     let previous = unsafe { (*PREVIOUS.0.get()).assume_init_ref() };
     match previous.sa_sigaction {
+        libc::SIG_IGN if !is_fault => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: back to the default; returning makes the access fault again, which now ends the process as it
-            // would have without us.
-            unsafe { libc::signal(signal, libc::SIG_DFL) };
+            // SAFETY: back to the default, which ends the process as it would have without us: a fault happens again
+            // as soon as this returns, and what a program sent is sent again, blocked until this returns.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                if !is_fault {
+                    libc::raise(signal);
+                }
+            }
         }
         handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: it was registered with SA_SIGINFO, so it has this signature.
@@ -221,7 +235,8 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
 mod tests {
     use super::*;
     use crate::test_files::{PAGE, TestFile};
-    use std::process::Command;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, ExitStatus};
 
     #[test]
     fn a_page_that_is_gone_reads_as_zeros_and_is_told() {
@@ -265,28 +280,269 @@ mod tests {
         }
     }
 
+    /// Runs the test of this name again, in a process of its own, where `is_child` says so; how that ended.
+    fn in_a_child(test: &str) -> ExitStatus {
+        let own = std::env::current_exe().unwrap();
+        let name = format!("sys::fault::tests::{test}");
+        Command::new(own).args([&name, "--exact"]).env(CHILD, "1").output().unwrap().status
+    }
+
+    fn is_child() -> bool {
+        std::env::var_os(CHILD).is_some()
+    }
+
+    const CHILD: &str = "FAULTLINE_TEST_SIGBUS_CHILD";
+
+    /// Four pages of a file that has none any more, and nothing to remove afterwards: touching one raises SIGBUS.
+    fn gone() -> Mapping {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mapping = Mapping::new(file.file(), 0, 4 * PAGE, &Default::default()).unwrap();
+        file.file().set_len(0).unwrap();
+        mapping
+    }
+
+    fn touch(mapping: &Mapping, at: usize) {
+        // SAFETY: where it is not guarded it raises SIGBUS, which is what its test is about.
+        std::hint::black_box(unsafe { mapping.bytes(at, 1) }[0]);
+    }
+
+    /// Guards the two pages in the middle of four.
+    fn guard_the_middle(mapping: &Mapping) -> Guard {
+        guard_range(mapping.as_ptr() as usize + PAGE, 2 * PAGE)
+    }
+
     #[test]
-    fn a_sigbus_elsewhere_still_ends_the_process() {
-        const CHILD: &str = "FAULTLINE_TEST_SIGBUS_ELSEWHERE";
-        if std::env::var_os(CHILD).is_some() {
-            let file = TestFile::on_disk(4 * PAGE);
-            let (ours, other) = (0..2)
-                .map(|_| Mapping::new(file.file(), 0, 4 * PAGE, &Default::default()).unwrap())
-                .fold((None, None), |(_, last), next| (last, Some(next)));
-            let (ours, other) = (ours.unwrap(), other.unwrap());
-            let _guard = guard(&ours);
-            file.file().set_len(0).unwrap();
-            // Nobody will be there to remove it.
-            std::fs::remove_file(file.path()).unwrap();
-            // SAFETY: it isn't: this is the crash the parent expects.
-            std::hint::black_box(unsafe { other.bytes(0, 1) }[0]);
+    fn a_range_is_guarded_from_its_first_byte_to_its_last() {
+        for at in [PAGE, 3 * PAGE - 1] {
+            let mapping = gone();
+            let guard = guard_the_middle(&mapping);
+
+            touch(&mapping, at);
+
+            assert_eq!(guard.gone(), Some(at / PAGE * PAGE - PAGE));
+        }
+    }
+
+    #[test]
+    fn the_byte_after_a_guarded_range_ends_the_process() {
+        if is_child() {
+            let mapping = gone();
+            let _guard = guard_the_middle(&mapping);
+            touch(&mapping, 3 * PAGE);
             std::process::exit(0);
         }
-        let name = "sys::fault::tests::a_sigbus_elsewhere_still_ends_the_process";
-        let own = std::env::current_exe().unwrap();
 
-        let status = Command::new(own).args([name, "--exact"]).env(CHILD, "1").output().unwrap().status;
+        let status = in_a_child("the_byte_after_a_guarded_range_ends_the_process");
 
-        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGBUS));
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn the_byte_before_a_guarded_range_ends_the_process() {
+        if is_child() {
+            let mapping = gone();
+            let _guard = guard_the_middle(&mapping);
+            touch(&mapping, PAGE - 1);
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("the_byte_before_a_guarded_range_ends_the_process");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_range_is_guarded_no_longer_than_its_guard_lives() {
+        if is_child() {
+            let mapping = gone();
+            drop(guard_the_middle(&mapping));
+            touch(&mapping, PAGE);
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_range_is_guarded_no_longer_than_its_guard_lives");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_slot_that_was_used_before_knows_nothing_of_its_last_range() {
+        let (first, second) = (gone(), gone());
+        for mapping in [&first, &second] {
+            let guard = guard(mapping);
+            assert_eq!(guard.gone(), None);
+
+            touch(mapping, 2 * PAGE);
+
+            assert_eq!(guard.gone(), Some(2 * PAGE));
+        }
+    }
+
+    /// Installs a handler of SIGBUS as a program would before it uses this library.
+    fn handle_by(handler: usize, flags: libc::c_int) {
+        // SAFETY: a zeroed sigaction is a valid one, and the handlers below only end the process.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler;
+            action.sa_flags = flags;
+            assert_eq!(libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()), 0);
+        }
+    }
+
+    /// Where a handler must have been told that a page is gone.
+    static EXPECTED: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn ends_with_41_at_the_address(
+        signal: libc::c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
+        // SAFETY: the kernel's siginfo, handed on.
+        let address = unsafe { (*info).si_addr() } as usize;
+        let is_right = signal == libc::SIGBUS && !context.is_null() && address == EXPECTED.load(Ordering::Relaxed);
+        // SAFETY: async-signal-safe.
+        unsafe { libc::_exit(if is_right { 41 } else { 40 }) }
+    }
+
+    extern "C" fn ends_with_42(signal: libc::c_int) {
+        // SAFETY: async-signal-safe.
+        unsafe { libc::_exit(if signal == libc::SIGBUS { 42 } else { 40 }) }
+    }
+
+    /// A page in our care is replaced by zeros; then one that is not is touched.
+    fn touch_inside_and_outside() {
+        let (ours, other) = (gone(), gone());
+        let guard = guard(&ours);
+        touch(&ours, PAGE);
+        assert_eq!(guard.gone(), Some(PAGE));
+        EXPECTED.store(other.as_ptr() as usize + 2 * PAGE + 5, Ordering::Relaxed);
+        touch(&other, 2 * PAGE + 5);
+    }
+
+    #[test]
+    fn a_fault_elsewhere_goes_to_the_handler_that_was_there_before() {
+        if is_child() {
+            handle_by(ends_with_41_at_the_address as *const () as usize, libc::SA_SIGINFO);
+            touch_inside_and_outside();
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_fault_elsewhere_goes_to_the_handler_that_was_there_before");
+
+        assert_eq!(status.code(), Some(41), "{status}");
+    }
+
+    #[test]
+    fn a_fault_elsewhere_goes_to_a_handler_of_the_old_kind_that_was_there_before() {
+        if is_child() {
+            handle_by(ends_with_42 as *const () as usize, 0);
+            touch_inside_and_outside();
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_fault_elsewhere_goes_to_a_handler_of_the_old_kind_that_was_there_before");
+
+        assert_eq!(status.code(), Some(42), "{status}");
+    }
+
+    #[test]
+    fn a_sigbus_elsewhere_still_ends_the_process() {
+        if is_child() {
+            touch_inside_and_outside();
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_sigbus_elsewhere_still_ends_the_process");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_fault_elsewhere_ends_the_process_where_nobody_handled_it() {
+        if is_child() {
+            // Instead of the handler of Rust's runtime.
+            handle_by(libc::SIG_DFL, 0);
+            touch_inside_and_outside();
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_fault_elsewhere_ends_the_process_where_nobody_handled_it");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_fault_elsewhere_ends_the_process_though_it_ignored_the_signal_before() {
+        if is_child() {
+            handle_by(libc::SIG_IGN, 0);
+            touch_inside_and_outside();
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_fault_elsewhere_ends_the_process_though_it_ignored_the_signal_before");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_sigbus_that_a_program_sent_ends_the_process() {
+        // Before, it was taken for a fault that would happen again: swallowed, and the handler taken away.
+        if is_child() {
+            // Instead of the handler of Rust's runtime.
+            handle_by(libc::SIG_DFL, 0);
+            let ours = gone();
+            let _guard = guard(&ours);
+            // SAFETY: a signal to ourselves.
+            unsafe { libc::raise(libc::SIGBUS) };
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_sigbus_that_a_program_sent_ends_the_process");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_sigbus_that_a_program_sent_is_ignored_where_it_was_before_and_the_guards_stay() {
+        if is_child() {
+            handle_by(libc::SIG_IGN, 0);
+            let ours = gone();
+            let guard = guard(&ours);
+            // SAFETY: a signal to ourselves.
+            unsafe { libc::raise(libc::SIGBUS) };
+            touch(&ours, PAGE);
+            std::process::exit(if guard.gone() == Some(PAGE) { 43 } else { 0 });
+        }
+
+        let status = in_a_child("a_sigbus_that_a_program_sent_is_ignored_where_it_was_before_and_the_guards_stay");
+
+        assert_eq!(status.code(), Some(43), "{status}");
+    }
+
+    #[test]
+    fn where_the_table_is_full_a_mapping_says_that_it_is_not_guarded() {
+        // In a process of its own: the table is one for all tests.
+        if is_child() {
+            let mapping = gone();
+            let mut guards: Vec<Guard> = (0..SLOTS).map(|_| guard(&mapping)).collect();
+            assert!(guards.iter().all(Guard::is_active));
+            let more = guard(&mapping);
+            assert!(!more.is_active() && more.gone().is_none());
+            guards.pop();
+            assert!(guard(&mapping).is_active(), "a slot that became free is used again");
+            drop(guards);
+            let file = TestFile::on_disk(PAGE);
+            let _guards: Vec<Guard> = (0..SLOTS).map(|_| guard(&mapping)).collect();
+            let map = crate::map::MappedFile::open(file.path()).unwrap();
+            assert!(map.notes().iter().any(|note| note.contains("unguarded")), "{:?}", map.notes());
+            let opened = (crate::access::plain("mmap").unwrap().open)(file.target(false), &Default::default()).unwrap();
+            assert!(opened.notes.iter().any(|note| note.contains("unguarded")), "{:?}", opened.notes);
+            drop(file);
+            std::process::exit(44);
+        }
+
+        let status = in_a_child("where_the_table_is_full_a_mapping_says_that_it_is_not_guarded");
+
+        assert_eq!(status.code(), Some(44), "{status}");
     }
 }

@@ -7,9 +7,10 @@
 //! | 8 | changed since it was last written |
 //! | 9–63 | version: grows each time a writer lets go |
 //!
-//! Pure transitions over any atomic word, so that a model checker can run them with its own.
+//! Pure transitions over any atomic word, fences included, so that a model checker runs these very lines with its own
+//! (`tests/page_state.rs`): whoever uses them adds no ordering.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// An atomic word; loom has its own.
 pub trait Word {
@@ -19,6 +20,8 @@ pub trait Word {
     fn store(&self, value: u64, order: Ordering);
     /// Replaces `current` by `new`, or tells what is there.
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64>;
+    /// Orders accesses of this thread, as `std::sync::atomic::fence`.
+    fn fence(order: Ordering);
 }
 
 impl Word for AtomicU64 {
@@ -33,6 +36,10 @@ impl Word for AtomicU64 {
     #[inline]
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64> {
         AtomicU64::compare_exchange(self, current, new, success, Ordering::Relaxed)
+    }
+    #[inline]
+    fn fence(order: Ordering) {
+        fence(order);
     }
 }
 
@@ -114,12 +121,12 @@ pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
     }
 }
 
-fn lock_from(word: &impl Word, found: u64) -> Result<Locked, Refused> {
+fn lock_from<W: Word>(word: &W, found: u64) -> Result<Locked, Refused> {
     // Acquire: what the last holder did is seen.
-    match word.compare_exchange(found, found & !STATE | WRITER, Ordering::Acquire) {
-        Ok(_) => Ok(Locked { was_evicted: found & STATE == EVICTED, dirty: found & DIRTY != 0 }),
-        Err(_) => Err(Refused::Busy),
-    }
+    word.compare_exchange(found, found & !STATE | WRITER, Ordering::Acquire).map_err(|_| Refused::Busy)?;
+    // Readers without a hold must see the lock before what is written under it, as in every seqlock.
+    W::fence(Ordering::Release);
+    Ok(Locked { was_evicted: found & STATE == EVICTED, dirty: found & DIRTY != 0 })
 }
 
 /// Lets go as the writer.
@@ -167,11 +174,12 @@ pub fn unshare(word: &impl Word) {
 /// Begins to read without holding: the version to be checked afterwards.
 #[inline]
 pub fn begin(word: &impl Word) -> Result<u64, Refused> {
+    // Acquire: what the last writer did is seen, though the clock came by since.
     let found = word.load(Ordering::Acquire);
     match found & STATE {
         WRITER => Err(Refused::Busy),
         EVICTED => Err(Refused::Evicted),
-        MARKED => match word.compare_exchange(found, found & !STATE | FREE, Ordering::Acquire) {
+        MARKED => match word.compare_exchange(found, found & !STATE | FREE, Ordering::Relaxed) {
             Ok(_) => Ok(found & !(STATE | DIRTY)),
             Err(_) => Err(Refused::Busy),
         },
@@ -179,9 +187,11 @@ pub fn begin(word: &impl Word) -> Result<u64, Refused> {
     }
 }
 
-/// Whether what was read since [`begin`] was the page's, undisturbed. The caller puts an acquire fence before it.
+/// Whether what was read since [`begin`] was the page's, undisturbed.
 #[inline]
-pub fn is_undisturbed(word: &impl Word, version: u64) -> bool {
+pub fn is_undisturbed<W: Word>(word: &W, version: u64) -> bool {
+    // Who read what a writer wrote under its lock sees the lock, or what came after it.
+    W::fence(Ordering::Acquire);
     let now = word.load(Ordering::Relaxed);
     now & !(STATE | DIRTY) == version && !matches!(now & STATE, WRITER | EVICTED)
 }
@@ -202,6 +212,133 @@ pub fn pass(word: &impl Word) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A word of this version, and what else is in it.
+    fn at(version: u64, rest: u64) -> u64 {
+        version * VERSION + rest
+    }
+
+    const BUSY: Result<u64, Refused> = Err(Refused::Busy);
+    const GONE: Result<u64, Refused> = Err(Refused::Evicted);
+
+    /// What each transition makes of a word whose state is `state`, with a version and with and without a change: the state
+    /// afterwards, or why it was refused. Neither the version nor the change may be touched.
+    fn transitions(state: u64, dirty: u64) -> [Result<u64, Refused>; 6] {
+        let rest = at(77, dirty);
+        let all: [fn(&AtomicU64) -> Option<Refused>; 6] = [
+            |word| lock(word).err(),
+            |word| lock_marked(word).err(),
+            |word| lock_dirty(word).err(),
+            |word| share(word).err(),
+            |word| begin(word).err(),
+            |word| {
+                pass(word);
+                None
+            },
+        ];
+        all.map(|transition| {
+            let word = AtomicU64::new(rest | state);
+            let refused = transition(&word);
+            let after = word.into_inner();
+            assert_eq!(after & !STATE, rest, "state {state}: version and change stay");
+            match refused {
+                Some(refused) => {
+                    assert_eq!(after, rest | state, "state {state}: what is refused changes nothing");
+                    Err(refused)
+                }
+                None => Ok(after & STATE),
+            }
+        })
+    }
+
+    #[test]
+    fn every_state_allows_what_it_should_and_nothing_else() {
+        let writer = Ok(WRITER);
+        //                      lock    marked  dirty   share    begin      pass
+        #[rustfmt::skip]
+        let dirty = [
+            (FREE,         [writer, BUSY,   writer, Ok(1),   Ok(FREE),  Ok(MARKED)]),
+            (1,            [BUSY,   BUSY,   BUSY,   Ok(2),   Ok(1),     Ok(1)]),
+            (251,          [BUSY,   BUSY,   BUSY,   Ok(252), Ok(251),   Ok(251)]),
+            (MOST_READERS, [BUSY,   BUSY,   BUSY,   BUSY,    Ok(252),   Ok(252)]),
+            (WRITER,       [BUSY,   BUSY,   BUSY,   BUSY,    BUSY,      Ok(WRITER)]),
+            (MARKED,       [writer, writer, writer, Ok(1),   Ok(FREE),  Ok(MARKED)]),
+            (EVICTED,      [writer, BUSY,   GONE,   GONE,    GONE,      Ok(EVICTED)]),
+        ];
+        for (state, mut expected) in dirty {
+            assert_eq!(transitions(state, DIRTY), expected, "state {state}, changed");
+            // Nothing to be written, whoever holds it.
+            expected[2] = GONE;
+            assert_eq!(transitions(state, 0), expected, "state {state}, unchanged");
+        }
+    }
+
+    #[test]
+    fn the_clock_is_told_what_it_sees() {
+        let see = |state| pass(&AtomicU64::new(at(5, DIRTY + state)));
+
+        assert_eq!([1, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
+        assert_eq!((see(FREE), see(MARKED)), (Seen::Used, Seen::Marked));
+    }
+
+    #[test]
+    fn a_writer_is_told_what_it_finds() {
+        let find = |state| lock(&AtomicU64::new(at(5, state))).unwrap();
+
+        assert_eq!(find(FREE), Locked { was_evicted: false, dirty: false });
+        assert_eq!(find(MARKED + DIRTY), Locked { was_evicted: false, dirty: true });
+        assert_eq!(find(EVICTED), Locked { was_evicted: true, dirty: false });
+    }
+
+    #[test]
+    fn a_writer_leaves_what_it_says_and_the_next_version() {
+        let left = |leave, dirty| {
+            let word = AtomicU64::new(at(5, DIRTY + WRITER));
+            unlock(&word, leave, dirty);
+            word.into_inner()
+        };
+
+        assert_eq!(left(Leave::Free, true), at(6, DIRTY + FREE));
+        assert_eq!(left(Leave::Free, false), at(6, FREE));
+        assert_eq!(left(Leave::Reading, true), at(6, DIRTY + 1));
+        assert_eq!(left(Leave::Evicted, false), at(6, EVICTED));
+    }
+
+    #[test]
+    fn the_version_after_the_last_is_the_first() {
+        let word = AtomicU64::new(!STATE - DIRTY + WRITER);
+
+        unlock(&word, Leave::Free, true);
+
+        assert_eq!(word.into_inner(), DIRTY);
+    }
+
+    #[test]
+    fn readers_come_and_go_one_by_one() {
+        let word = AtomicU64::new(at(9, DIRTY));
+        for reader in 1..=MOST_READERS {
+            share(&word).unwrap();
+            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + reader));
+        }
+        assert_eq!(share(&word), Err(Refused::Busy));
+
+        for left in (0..MOST_READERS).rev() {
+            unshare(&word);
+            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + left));
+        }
+    }
+
+    #[test]
+    fn a_reading_without_a_hold_counts_while_the_version_is_that_of_a_page_in_memory() {
+        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), at(5, FREE));
+
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY))), Ok(at(5, FREE)));
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + MARKED))), Ok(at(5, FREE)));
+        assert_eq!(begin(&AtomicU64::new(at(5, 3))), Ok(at(5, FREE)), "beside readers");
+        assert!([FREE, DIRTY, 1, MOST_READERS, MARKED].map(|state| undisturbed(at(5, state))) == [true; 5]);
+        assert!([WRITER, EVICTED].map(|state| undisturbed(at(5, state))) == [false; 2]);
+        assert!([4, 6].map(|version| undisturbed(at(version, FREE))) == [false; 2]);
+    }
 
     #[test]
     fn a_dirty_page_stays_dirty_until_its_writer_says_otherwise() {

@@ -8,7 +8,7 @@ use crate::sys::map::Mapping;
 use crate::sys::page_state::{self as state, Leave, Refused, Seen};
 use crate::sys::uffd::Uffd;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::AtomicU64;
 
 /// Ranges dropped by one call; more would be refused (UIO_MAXIOV).
 const RANGES: usize = 512;
@@ -139,8 +139,6 @@ impl PageMemory {
     }
 
     fn exclusive(&self, number: u64, locked: state::Locked) -> Exclusive<'_> {
-        // Readers without a hold must see the lock before what is written under it.
-        fence(Ordering::Release);
         Exclusive { memory: self, number, dirty: locked.dirty, filled: !locked.was_evicted }
     }
 
@@ -364,7 +362,6 @@ impl Optimistic<'_> {
     /// Whether everything read so far was the page's, undisturbed.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
-        fence(Ordering::Acquire);
         state::is_undisturbed(self.word, self.version)
     }
 }
@@ -412,6 +409,36 @@ mod tests {
         filled(&memory, 1, 7);
 
         assert_eq!(memory.share(1).unwrap()[..], [7; 4096]);
+    }
+
+    #[test]
+    fn a_change_stays_to_be_written_however_its_holder_lets_go() {
+        let memory = PageMemory::new(3, 4096).unwrap();
+        let changed = |number: u64| {
+            let mut held = memory.lock(number).unwrap();
+            held.put(&[1; 4096]).unwrap();
+            held.set_dirty(true);
+            held
+        };
+
+        drop(changed(0));
+        drop(changed(1).share());
+        drop(memory.lock(2));
+
+        assert!(memory.lock_dirty(0).is_ok_and(|held| held.is_dirty() && held.is_filled()));
+        assert!(memory.lock_dirty(1).is_ok_and(|held| held.is_dirty() && held.is_filled()));
+        assert!(matches!(memory.lock_dirty(2), Err(Refused::Evicted)), "nothing was put in");
+    }
+
+    #[test]
+    fn pages_that_are_no_neighbours_are_no_slice() {
+        let memory = PageMemory::new(3, 4096).unwrap();
+        (0..3).for_each(|number| filled(&memory, number, 1));
+        let (mut first, third) = (memory.share(0).unwrap(), memory.share(2).unwrap());
+
+        let extended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| first.extend(third)));
+
+        assert!(extended.is_err());
     }
 
     #[test]
