@@ -10,6 +10,7 @@ pub mod experiment;
 pub mod jobfile;
 pub mod lineup;
 pub mod machine;
+pub mod outputs;
 pub mod peer;
 pub mod place;
 pub mod procedure;

@@ -19,7 +19,7 @@ const STRANGERS: &[(&str, &str)] =
 /// Floors of the lab, lowest first.
 const LAB: &[&[&str]] = &[
     &["data", "trial", "record", "stats"],
-    &["workload", "machine", "place", "scratch", "peer", "procedure", "process"],
+    &["workload", "machine", "place", "scratch", "peer", "procedure", "process", "outputs"],
     &["run", "lineup"],
     &["experiment", "jobfile"],
     &["session"],
