@@ -23,7 +23,7 @@ const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eigh
 /// Words that compare.
 const COMPARING: &[&str] = &[
     "faster", "slower", "longer", "shorter", "against", "instead", "alone", "took", "costs", "answers", "saves",
-    "gains", "fast", "spends",
+    "gains", "fast", "spends", "takes", "cost",
 ];
 
 /// How a command that measures begins.
