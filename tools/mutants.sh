@@ -49,8 +49,9 @@ copied() {
     done
 }
 
-# Tests pass without a fault; prints the longest time that a mutant's may take.
+# Tests pass without a fault, asked once for each package; prints the longest time that a mutant's may take.
 baseline() {
+    [ ! -f "$work/limit.$package$more" ] || { cat "$work/limit.$package$more" && return; }
     began=$(date +%s)
     (cd "$work" && cargo test --quiet -p "$package" --lib $more) >"$work/baseline.log" 2>&1 || {
         cat "$work/baseline.log" >&2
@@ -58,7 +59,7 @@ baseline() {
         exit 2
     }
     took=$(($(date +%s) - began))
-    echo $((took * 3 > 30 ? took * 3 : 30))
+    echo $((took * 3 > 30 ? took * 3 : 30)) | tee "$work/limit.$package$more"
 }
 
 # Runs what is left of the module's mutants; the words are further arguments. Mutants that are caught are no failure here.
@@ -89,14 +90,16 @@ module() {
         printf '%-11s %5d\n' "$name" "$(mutants --list | wc -l)"
         return
     fi
+    # As arguments of cargo, so that these targets alone are built; what stands after -- is for running them.
+    targets=$(printf -- "--cargo-arg=%s " --lib $more)
     rm -rf "$out" && mkdir -p "$out"
     limit=$(baseline)
     began=$(date +%s)
-    mutants --timeout "$limit" -- --lib "$near" >"$out/near.log" 2>&1
+    mutants --timeout "$limit" --cargo-arg=--lib -- "$near" >"$out/near.log" 2>&1
     total=$(mutants --list | wc -l)
     unviable=$(count unviable) timeouts=$(count timeout)
     if [ "$(count missed)" -gt 0 ]; then
-        mutants --iterate --timeout "$limit" -- --lib $more >"$out/all.log" 2>&1
+        mutants --iterate --timeout "$limit" $targets >"$out/all.log" 2>&1
         timeouts=$((timeouts + $(count timeout)))
     fi
     missed=$(count missed)
@@ -138,6 +141,7 @@ if command -v mold >/dev/null 2>&1; then
     export RUSTFLAGS="-C link-arg=-fuse-ld=mold"
 fi
 : >"$work/unexplained"
+rm -f "$work"/limit.*
 [ "$list" = yes ] || printf '%-11s %7s %7s %9s %9s %7s\n' module killed missed unviable timeouts s/mutant
 modules | while read -r name package files near more; do
     case $wanted in "" | *" $name "* | *" all "*) module </dev/null ;; esac
