@@ -43,4 +43,6 @@ cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || 
 grep '^test result' "$log"
 grep SKIPPED "$log" || echo "no test was skipped"
 cargo doc --workspace --all-features --no-deps --locked --quiet
-cargo run --release --locked -- compare --quiet
+# The program as a user builds it: answers right, records written, gates alive, page made. What neighbours on this machine
+# spoil is no failure; what we spoil is.
+cargo test --release --locked -p faultline-lab --test first_run -- --ignored

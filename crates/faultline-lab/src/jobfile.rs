@@ -3,6 +3,8 @@
 //! What a job file says is either done, or known not to change what is measured, or an error that names the option;
 //! nothing is passed over in silence.
 
+mod places;
+
 use configparser::ini::{Ini, IniDefault};
 use faultline::{Bytes, Error, Result};
 use std::collections::HashMap;
@@ -31,7 +33,7 @@ const OPTIONS: &[(&str, Becomes)] = &[
     ("clat_percentiles", Nothing),
     ("description", Nothing),
     ("direct", Looked),
-    ("directory", Same("dir")),
+    ("directory", Looked),
     ("end_fsync", Nothing),
     ("filename", Looked),
     ("group_reporting", Nothing),
@@ -75,6 +77,9 @@ fn translate(text: &str) -> Result<Vec<String>> {
         match becomes(name)? {
             Same(own) => {
                 let value = value.ok_or_else(|| Error::Invalid(format!("the option {name} needs a value")))?;
+                if value.contains('%') {
+                    return Err(unsupported(name, value, "sizes, times and counts"));
+                }
                 words.extend([format!("--{own}"), value.to_owned()]);
             }
             Flag(own) if value != Some("0") => words.push(format!("--{own}")),
@@ -89,9 +94,7 @@ fn translate(text: &str) -> Result<Vec<String>> {
         Some("0") => words.extend(["--cache".to_owned(), "asis".to_owned()]),
         Some(other) => return Err(unsupported("invalidate", other, "0 and 1")),
     }
-    // fio separates names by colons and takes a backslash for a colon that belongs to one.
-    let names = value("filename").map(|names| names.replace("\\:", "\0"));
-    words.extend(names.iter().flat_map(|names| names.split(':')).map(|name| name.replace('\0', ":")));
+    words.extend(places::words(text)?);
     Ok(words)
 }
 
@@ -100,7 +103,8 @@ fn job(text: &str) -> Result<Section> {
     let mut format = IniDefault::default();
     format.case_sensitive = true;
     format.comment_symbols = vec!['#', ';'];
-    format.inline_comment_symbols = Some(Vec::new());
+    // fio ends a line at the first of them, with or without a blank before.
+    format.inline_comment_symbols = Some(vec!['#', ';']);
     format.delimiters = vec!['='];
     let sections = Ini::new_from_defaults(format)
         .read(text.to_owned())
@@ -153,6 +157,10 @@ fn law<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Result<Vec<String>> {
     }
     let mut words = vec!["--rw".to_owned(), rw.to_owned()];
     if let Some(skip) = skip {
+        // There it is a number of accesses between two jumps, not a hole.
+        if rw.starts_with("rand") {
+            return Err(unsupported("rw", &format!("{rw}:{skip}"), "rw=read:HOLE and rw=write:HOLE"));
+        }
         let bytes = |text: &str| text.parse::<Bytes>().map_err(Error::Invalid);
         let block = value("bs").or_else(|| value("blocksize")).unwrap_or("4k");
         let stride = bytes(skip)?.0 + bytes(block)?.0;

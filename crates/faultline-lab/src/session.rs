@@ -5,8 +5,7 @@ use crate::record::{By, Cell, Outcome, Record};
 use crate::run::{self, gates};
 use crate::trial::{Arm, Trial};
 use faultline::{Error, Result};
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -134,52 +133,6 @@ fn in_turns(
         }
     }
     Ok(())
-}
-
-/// A file that takes one record a line.
-pub struct Records {
-    file: File,
-    path: PathBuf,
-}
-
-impl Records {
-    /// Appends to `path`, or begins the session's own file below the user's state directory.
-    ///
-    /// Errors: Io, with the directory that could not be made or written.
-    pub fn create(path: Option<&Path>, session: &str) -> Result<Records> {
-        let path = path.map_or_else(|| state_dir().join(format!("{session}.jsonl")), Path::to_owned);
-        if let Some(dir) = path.parent() {
-            fs::create_dir_all(dir).map_err(|error| unwritable(dir, error))?;
-        }
-        let file = File::options().create(true).append(true).open(&path).map_err(|error| unwritable(&path, error))?;
-        Ok(Records { file, path })
-    }
-
-    /// Adds one record as one line.
-    ///
-    /// Errors: Io (full disk).
-    pub fn add(&mut self, record: &Record) -> Result<()> {
-        let mut line =
-            serde_json::to_vec(record).map_err(|why| Error::Invalid(format!("a record cannot be written: {why}")))?;
-        line.push(b'\n');
-        self.file.write_all(&line).map_err(|error| unwritable(&self.path, error))
-    }
-
-    /// Where they are.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-fn unwritable(path: &Path, error: std::io::Error) -> Error {
-    Error::io("keep the records", path, error).with_remedy("name a writable file with --records")
-}
-
-/// `$XDG_STATE_HOME/faultline/runs`, by default below ~/.local/state; the temporary directory for users without a home.
-fn state_dir() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    state.unwrap_or_else(std::env::temp_dir).join("faultline/runs")
 }
 
 /// The records of these files, in order.

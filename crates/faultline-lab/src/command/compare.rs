@@ -1,15 +1,16 @@
 //! `faultline compare`: the access methods side by side on one workload, with a verdict.
 
 use crate::command::options::{Memory, Options};
-use crate::command::{Bars, Exit, stop_flag, write_whole};
+use crate::command::{Bars, Exit, stop_flag};
 use crate::data::PAGE;
 use crate::machine;
+use crate::outputs::{self, Force, Kind, Outputs, Records};
 use crate::place::{self, MemoryLimit};
 use crate::record::{Outcome, Record};
 use crate::report;
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
-use crate::session::{self, Comparison, Records, interleave};
+use crate::session::{self, Comparison, interleave};
 use crate::trial::{CacheState, Data, Direction, Trial};
 use faultline::{Bytes, Error, Layout, Result, Target};
 use std::io::Write;
@@ -33,6 +34,9 @@ pub struct Args {
     /// No progress, no remarks on standard error
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
+    /// The job file that said the rest.
+    #[arg(skip)]
+    job: Option<PathBuf>,
 }
 
 impl Args {
@@ -42,6 +46,12 @@ impl Args {
             [only] if only.extension().is_some_and(|extension| extension == "fio") => Some(only),
             _ => None,
         }
+    }
+
+    /// The same after the job file's words stand before the user's own: the last file named is the job file.
+    pub fn after_job_file(mut self) -> Args {
+        self.job = self.files.pop();
+        self
     }
 }
 
@@ -57,6 +67,8 @@ pub struct Output {
     /// Write an HTML page with pictures
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
 }
 
 /// Form of the results on standard output.
@@ -91,6 +103,8 @@ pub fn run(mut args: Args) -> Result<Exit> {
     let options = &args.options;
     let threads = traced.map_or(1, |traced| traced.threads.len().clamp(1, 64) as u32);
     check_words(&args)?;
+    let name = session::name();
+    let (page, mut kept) = outputs(&args, &name)?;
     place::clean_stale();
     let bars = Bars::new(args.quiet);
     let comparison_without_data = (options.arms()?, options.workload()?, options.limits()?);
@@ -114,11 +128,25 @@ pub fn run(mut args: Args) -> Result<Exit> {
     };
     trial.memory_bytes = memory(options, &trial, &mut machine)?;
     check_trial(&trial)?;
-    let session = run::Session { name: session::name(), machine, stop: &stop };
+    let session = run::Session { name, machine, stop: &stop };
     let comparison = Comparison { trial, arms, repetitions: options.runs };
-    let records = measure(&comparison, &session, &args, &bars)?;
-    show(&records, &args.output)?;
+    let records = measure(&comparison, &session, &mut kept, &bars)?;
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    show(&records, &args.output, page.as_ref(), stop.load(Ordering::Relaxed))?;
     Ok(exit(&records, &stop))
+}
+
+/// The page and the records, claimed; neither may be what is measured or described by.
+fn outputs(args: &Args, session: &str) -> Result<(Option<outputs::Output>, Records)> {
+    let mut outputs = Outputs::new(args.output.force);
+    let workload = args.options.workload()?;
+    outputs.reads("the file under test", &args.files);
+    outputs.reads("the job file", &args.job);
+    outputs.reads("the workload's file", workload.given.values().filter(|value| Path::new(value).is_file()));
+    let page = outputs.claim_named("--report", Kind::Page, args.output.report.as_deref())?;
+    Ok((page, outputs.records("--records", args.records.as_deref(), session)?))
 }
 
 /// What can be refused before anything is made.
@@ -249,8 +277,12 @@ fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine
     }
 }
 
-fn measure(comparison: &Comparison, session: &run::Session<'_>, args: &Args, bars: &Bars) -> Result<Vec<Record>> {
-    let mut kept = Records::create(args.records.as_deref(), &session.name)?;
+fn measure(
+    comparison: &Comparison,
+    session: &run::Session<'_>,
+    kept: &mut Records,
+    bars: &Bars,
+) -> Result<Vec<Record>> {
     let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
     let bar = bars.runs(total);
     let records = interleave(comparison, session, |record| {
@@ -259,14 +291,12 @@ fn measure(comparison: &Comparison, session: &run::Session<'_>, args: &Args, bar
         kept.add(record)
     })?;
     bar.finish_and_clear();
-    if !args.quiet {
-        eprintln!("records: {}", kept.path().display());
-    }
     Ok(records)
 }
 
-/// Writes results as asked: on standard output and, where wanted, as a page.
-pub fn show(records: &[Record], output: &Output) -> Result<()> {
+/// Writes results as asked: on standard output and, where wanted, as a page; where the session was `stopped`, not over
+/// another page.
+pub fn show(records: &[Record], output: &Output, page: Option<&outputs::Output>, stopped: bool) -> Result<()> {
     let summary = report::Summary::of(records);
     let mut out = anstream::stdout().lock();
     let written = match (output.json, output.output_format) {
@@ -280,10 +310,10 @@ pub fn show(records: &[Record], output: &Output) -> Result<()> {
         }
         _ => {}
     }
-    match &output.report {
-        Some(path) => write_whole(path, &report::html::page(&summary)?),
-        None => Ok(()),
+    if let Some(page) = page {
+        page.write_unless_stopped(stopped, || report::html::page(&summary))?;
     }
+    Ok(())
 }
 
 fn exit(records: &[Record], stop: &AtomicBool) -> Exit {

@@ -2,9 +2,9 @@
 
 mod rounds;
 
-use crate::command::progress::write_whole;
 use crate::command::{Exit, stop_flag};
 use crate::doctor::{self, Severity, endpoint, gather};
+use crate::outputs::{Force, Kind, Output, Outputs};
 use crate::prove;
 use clap::ValueEnum;
 use faultline::{Error, Nanos, Result};
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long to watch where nothing is said; a live screen has to follow what happens.
@@ -66,6 +66,8 @@ pub struct Args {
     /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "prove"])]
     textfile: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// The least severity that fails.
@@ -91,7 +93,8 @@ impl From<Least> for Severity {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { pid, program, length, deep, advice, prove, json, fail_on, report, watch, openmetrics, textfile } = args;
+    let Files { page, textfile } = Files::claimed(&args)?;
+    let Args { pid, program, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
@@ -103,7 +106,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let outputs = rounds::Outputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => rounds::run(pid, options, outputs, &stop)?,
-        false => once(pid, options, Once { prove, json, report, is_ours: child.is_some() }, &stop)?,
+        false => once(pid, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
     };
     if let Some(child) = &mut child
         && !matches!(child.try_wait(), Ok(Some(_)))
@@ -115,6 +118,23 @@ pub fn run(args: Args) -> Result<Exit> {
     Ok(if fails { Exit::No } else { Exit::Ok })
 }
 
+/// The files written, claimed before the watch.
+struct Files {
+    page: Option<Output>,
+    textfile: Option<Output>,
+}
+
+impl Files {
+    fn claimed(args: &Args) -> Result<Files> {
+        let mut outputs = Outputs::new(args.force);
+        args.pid.into_iter().for_each(|pid| outputs.watches(pid));
+        outputs.starts(&args.program);
+        let page = outputs.claim_named("--report", Kind::Page, args.report.as_deref())?;
+        let textfile = outputs.claim_named("--textfile", Kind::Metrics, args.textfile.as_deref())?;
+        Ok(Files { page, textfile })
+    }
+}
+
 /// What is made of one round.
 struct Once {
     /// Whether what was seen is replayed.
@@ -122,14 +142,14 @@ struct Once {
     /// JSON instead of text.
     json: bool,
     /// The page.
-    report: Option<PathBuf>,
+    page: Option<Output>,
     /// We started the program: its end is no failure.
     is_ours: bool,
 }
 
 /// Watches once and prints; gives the worst that was found.
 fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
-    let Once { prove, json, report, is_ours } = once;
+    let Once { prove, json, page, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
     let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
@@ -149,10 +169,12 @@ fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Re
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
-    if let Some(path) = &report {
+    if let Some(page) = &page {
         let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
-        write_whole(path, &doctor::page(&evidence, &findings, &proofs)?)?;
-        eprintln!("faultline: the report is {}", path.display());
+        let text = || doctor::page(&evidence, &findings, &proofs);
+        if page.write_unless_stopped(stop.load(Ordering::Relaxed), text)? {
+            eprintln!("faultline: the report is {}", page.path().display());
+        }
     }
     if evidence.ended && !is_ours {
         return Err(Error::Invalid(format!(

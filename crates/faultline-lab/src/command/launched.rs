@@ -1,6 +1,7 @@
 //! A process that a subcommand is about: one that runs, or one that is started and ends with its own exit code.
 
 use crate::command::Exit;
+use crate::outputs::Outputs;
 use faultline::{Error, Result};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +27,12 @@ pub struct Launched {
 }
 
 impl Whom {
+    /// What the process or program consists of and works on is no place for an output.
+    pub fn is_input_of(&self, outputs: &mut Outputs) {
+        self.pid.into_iter().for_each(|pid| outputs.watches(pid));
+        outputs.starts(&self.program);
+    }
+
     /// Starts the program, if one is named. It keeps our input and output.
     ///
     /// Errors: Io (no such program).

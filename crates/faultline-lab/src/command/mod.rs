@@ -16,7 +16,7 @@ mod worker;
 
 use crate::jobfile;
 use clap::{CommandFactory, Parser, Subcommand};
-use progress::{Bars, write_whole};
+use progress::Bars;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -105,10 +105,12 @@ fn with_job_file(args: Box<compare::Args>) -> faultline::Result<Command> {
     let Some(path) = args.job_file() else { return Ok(Command::Compare(args)) };
     let from_job = jobfile::words(path)?;
     let mut own: Vec<OsString> = std::env::args_os().collect();
-    own.retain(|word| word.as_os_str() != path.as_os_str());
     let at = own.iter().position(|word| word == "compare").map_or(own.len(), |at| at + 1);
     own.splice(at..at, from_job.into_iter().map(OsString::from));
-    Ok(Cli::parse_from(own).command)
+    Ok(match Cli::parse_from(own).command {
+        Command::Compare(args) => Command::Compare(Box::new(args.after_job_file())),
+        other => other,
+    })
 }
 
 fn run(command: Command) -> faultline::Result<Exit> {

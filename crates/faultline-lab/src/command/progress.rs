@@ -1,9 +1,7 @@
-//! What subcommands show while they work, and how they write files.
+//! What subcommands show while they work.
 
-use faultline::{Error, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
-use std::path::Path;
 use std::time::Duration;
 
 /// Progress on standard error, where that is a terminal.
@@ -45,17 +43,4 @@ impl Bars {
         bar.enable_steady_tick(Duration::from_millis(200));
         bar
     }
-}
-
-/// Writes a file whole or not at all: a page half written would look like a page.
-///
-/// Errors: Io.
-pub fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&beside);
-        Error::io("write the file", path, error).with_remedy("name a writable one")
-    })
 }

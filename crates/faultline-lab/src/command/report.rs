@@ -2,6 +2,7 @@
 
 use crate::command::Exit;
 use crate::command::compare::{Output, show};
+use crate::outputs::{Kind, Outputs};
 use crate::session;
 use faultline::Result;
 use std::path::PathBuf;
@@ -18,6 +19,10 @@ pub struct Args {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    show(&session::load(&args.records)?, &args.output)?;
+    let Args { records, output } = args;
+    let mut outputs = Outputs::new(output.force);
+    outputs.reads("the file of records", records.iter().filter(|path| path.as_os_str() != "-"));
+    let page = outputs.claim_named("--report", Kind::Page, output.report.as_deref())?;
+    show(&session::load(&records)?, &output, page.as_ref(), false)?;
     Ok(Exit::Ok)
 }

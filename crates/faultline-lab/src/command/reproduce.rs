@@ -1,14 +1,15 @@
 //! `faultline reproduce`: the published experiments, run here, with a verdict on every claim.
 
-use crate::command::{Bars, Exit, stop_flag, write_whole};
+use crate::command::{Bars, Exit, stop_flag};
 use crate::experiment::{self, Entry, Experiment, Planned, Scale, Setting, Store, Verdict};
 use crate::machine;
+use crate::outputs::{Force, Kind, Output, Outputs, Records};
 use crate::place;
 use crate::record::{Cell, Record};
 use crate::report::ledger;
 use crate::run;
 use crate::scratch;
-use crate::session::{self, Records};
+use crate::session;
 use faultline::{Bytes, Error, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,6 +53,8 @@ pub struct Args {
     /// Write every run as a line of comma-separated values
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// No progress, no remarks on standard error
     #[arg(long, short)]
     quiet: bool,
@@ -61,14 +64,48 @@ pub struct Args {
 pub fn run(args: Args) -> Result<Exit> {
     let chosen = experiment::chosen(&args.ids)?;
     let stop = stop_flag()?;
-    let records = match (args.list, args.from.as_slice()) {
-        (true, _) => return list(&args),
-        (_, []) => measure(&args, &chosen, &stop)?,
-        (_, paths) => session::load(paths)?,
+    if args.list {
+        return list(&args);
+    }
+    let mut outputs = Outputs::new(args.force);
+    outputs.reads("the file of records", &args.from);
+    let session = session::name();
+    let kept = args.from.is_empty().then(|| records(&args, &mut outputs, &session)).transpose()?;
+    let tables = Tables::claimed(&args, &mut outputs)?;
+    let records = match kept {
+        Some(kept) => measure(&args, &chosen, kept, &session, &stop)?,
+        None => session::load(&args.from)?,
     };
     let entries = experiment::ledger(&records, &args.ids);
+    tables.write(&entries, &records, stop.load(Ordering::Relaxed))?;
     show(&args, &entries, &records)?;
     Ok(exit(&records, &entries, &stop))
+}
+
+/// The files that the ledger is written to.
+struct Tables {
+    page: Option<Output>,
+    csv: Option<Output>,
+}
+
+impl Tables {
+    fn claimed(args: &Args, outputs: &mut Outputs) -> Result<Tables> {
+        let page = outputs.claim_named("--report", Kind::Page, args.report.as_deref())?;
+        let csv = outputs.claim_named("--csv", Kind::Csv, args.csv.as_deref())?;
+        Ok(Tables { page, csv })
+    }
+
+    /// Where the session was `stopped`, earlier tables stay.
+    fn write(&self, entries: &[Entry], records: &[Record], stopped: bool) -> Result<()> {
+        let Tables { page, csv } = self;
+        if let Some(csv) = csv {
+            csv.write_unless_stopped(stopped, || Ok(ledger::csv(records)))?;
+        }
+        if let Some(page) = page {
+            page.write_unless_stopped(stopped, || crate::report::ledger_page::page(entries, records))?;
+        }
+        Ok(())
+    }
 }
 
 fn list(args: &Args) -> Result<Exit> {
@@ -92,14 +129,29 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Where records go: on with those of an earlier session, or to a file of their own.
+fn records(args: &Args, outputs: &mut Outputs, session: &str) -> Result<Records> {
+    match &args.resume {
+        Some(path) if !path.exists() => {
+            Err(Error::Invalid(format!("--resume {}: there is no such file; check the name", path.display())))
+        }
+        Some(path) => outputs.records("--resume", Some(path), session),
+        None => outputs.records("--records", args.records.as_deref(), session),
+    }
+}
+
 /// Runs every experiment, one after another; its data is gone when the next begins.
-fn measure(args: &Args, chosen: &[&'static Experiment], stop: &AtomicBool) -> Result<Vec<Record>> {
+fn measure(
+    args: &Args,
+    chosen: &[&'static Experiment],
+    mut kept: Records,
+    name: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<Record>> {
     place::clean_stale();
     let dir = room(args, chosen)?;
     experiment::clean_stale(&dir);
     let mut records = args.resume.as_ref().map_or(Ok(Vec::new()), |path| session::load(std::slice::from_ref(path)))?;
-    let name = session::name();
-    let mut kept = Records::create(args.resume.as_deref().or(args.records.as_deref()), &name)?;
     let bars = Bars::new(args.quiet);
     for experiment in chosen {
         if stop.load(Ordering::Relaxed) {
@@ -111,7 +163,7 @@ fn measure(args: &Args, chosen: &[&'static Experiment], stop: &AtomicBool) -> Re
         let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store };
         let planned = (experiment.cells)(&mut setting)?;
         making.finish_and_clear();
-        run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (&name, stop))?;
+        run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (name, stop))?;
     }
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
@@ -171,12 +223,6 @@ fn room(args: &Args, chosen: &[&'static Experiment]) -> Result<PathBuf> {
 }
 
 fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
-    if let Some(path) = &args.csv {
-        write_whole(path, &ledger::csv(records))?;
-    }
-    if let Some(path) = &args.report {
-        write_whole(path, &crate::report::ledger_page::page(entries, records)?)?;
-    }
     if args.json {
         return print(&format!("{:#}\n", ledger::document(entries)));
     }

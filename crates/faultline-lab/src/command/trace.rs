@@ -2,6 +2,7 @@
 
 use crate::command::launched::Whom;
 use crate::command::{Exit, stop_flag};
+use crate::outputs::{Force, Kind, Outputs};
 use crate::process::recording::{self, Options, Recorded};
 use faultline::{Bytes, Error, Nanos, Result};
 use std::io::Write;
@@ -26,15 +27,20 @@ pub struct Args {
     /// Record files that hold code, too
     #[arg(long)]
     code: bool,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { whom, output, length, code } = args;
+    let Args { whom, output, length, code, force } = args;
+    let mut outputs = Outputs::new(force);
+    whom.is_input_of(&mut outputs);
+    let trace = outputs.claim("--output", Kind::Trace, &output)?;
     let stop = stop_flag()?;
     let mut launched = whom.launch()?;
     let options = Options { length: length.map(|length| Duration::from_nanos(length.0)), code };
-    let recorded = match recording::record(launched.pid, &output, options, &stop) {
+    let recorded = match trace.made_by(|path| recording::record(launched.pid, path, options, &stop)) {
         Ok(recorded) => recorded,
         Err(error) if launched.is_ours() => {
             eprintln!("faultline: {error}; nothing is recorded, the program goes on");

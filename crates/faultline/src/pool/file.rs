@@ -179,12 +179,10 @@ impl Open {
         let layout = Layout { write: true, ..Layout::default() };
         let target = Arc::new(Target::open(&[path.to_owned()], &layout)?);
         // Past the page cache where the last page is whole: else it could not be written so.
-        let method = if length.is_multiple_of(options.page.0.max(4096)) { "direct" } else { "pread" };
-        let reader = (access::plain(method)?.open)(Arc::clone(&target), &Given::none());
-        let reader = match reader {
-            Err(_) if method == "direct" => (access::plain("pread")?.open)(target, &Given::none()),
-            other => other,
-        }?;
+        let is_whole = length.is_multiple_of(options.page.0.max(4096));
+        let open = |method: &str| (access::plain(method)?.open)(Arc::clone(&target), &Given::none());
+        let direct = is_whole.then(|| open("direct").ok()).flatten();
+        let reader = direct.map_or_else(|| open("pread"), Ok)?;
         // No more room than the file could use: a budget is for the largest it will be.
         let least = Bytes(16 * options.page.0);
         let options = PoolOptions { budget: options.budget.max(least), ..options };

@@ -5,7 +5,7 @@ use super::{Handle, PoolOptions, method};
 use crate::access::{self, Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
 use crate::error::Result;
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params, Switch};
+use crate::params::{Given, Params, Switch, Value};
 use crate::sys::ring::IO_URING;
 use crate::sys::uffd::USERFAULTFD;
 use crate::units::Bytes;
@@ -50,14 +50,10 @@ fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let settings = params.given();
     let UffdParams { memory, page, direct, batch } = params;
     USERFAULTFD.met()?;
-    let name = match (IO_URING.met(), direct) {
-        (Ok(()), _) => "uring",
-        (_, Switch::On) => "direct",
-        (_, Switch::Off) => "pread",
-    };
-    let given = match name {
-        "uring" => Given::none().with("direct", if direct.is_on() { "on" } else { "off" }),
-        _ => Given::none(),
+    let (name, given) = match (IO_URING.met(), direct) {
+        (Ok(()), _) => ("uring", Given::none().with("direct", direct.text())),
+        (_, Switch::On) => ("direct", Given::none()),
+        (_, Switch::Off) => ("pread", Given::none()),
     };
     let below = (access::plain(name)?.open)(Arc::clone(&target), &given)?;
     let options = PoolOptions { budget: memory, page, batch, transfer: method::transfer(&target, page)? };

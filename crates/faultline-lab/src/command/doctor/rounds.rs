@@ -1,16 +1,15 @@
 //! A watch that goes on, round after round, until SIGINT or the end of the process: a live screen, metrics for others.
 
-use crate::command::progress::write_whole;
 use crate::doctor::endpoint::Endpoint;
 use crate::doctor::evidence::Evidence;
 use crate::doctor::gather::{Options, Watcher};
 use crate::doctor::totals::Totals;
 use crate::doctor::{self, Finding, Severity, openmetrics};
+use crate::outputs;
 use crate::process::has_ended;
 use faultline::{Error, Result};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Cursor home, then clear to the end: what was there before stays in the scrollback.
@@ -24,7 +23,7 @@ pub struct Outputs {
     /// Where metrics are served.
     pub openmetrics: Option<SocketAddr>,
     /// The file that they are written to after each round.
-    pub textfile: Option<PathBuf>,
+    pub textfile: Option<outputs::Output>,
 }
 
 impl Outputs {
@@ -68,7 +67,7 @@ pub fn run(pid: u32, options: Options, outputs: Outputs, stop: &AtomicBool) -> R
 struct Sinks {
     watch: bool,
     endpoint: Option<Endpoint>,
-    textfile: Option<PathBuf>,
+    textfile: Option<outputs::Output>,
 }
 
 impl Sinks {
@@ -102,18 +101,12 @@ impl Sinks {
 
     fn write(&self, totals: &Totals) -> Result<()> {
         let text = openmetrics::render(totals)?;
-        if let Some(path) = &self.textfile {
-            write_whole(path, &text).map_err(|error| told(error, path))?;
+        if let Some(textfile) = &self.textfile {
+            textfile.write(&text)?;
         }
         if let Some(endpoint) = &self.endpoint {
             endpoint.publish(text);
         }
         Ok(())
     }
-}
-
-/// What a textfile needs beside it.
-fn told(error: Error, path: &Path) -> Error {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    error.with_remedy(format!("{} must exist and be writable: a file is made there and renamed", directory.display()))
 }
