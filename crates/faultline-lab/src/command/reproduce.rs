@@ -1,11 +1,11 @@
 //! `faultline reproduce`: the published experiments, run here, with a verdict on every claim.
 
 use crate::command::{Bars, Exit, stop_flag, write_whole};
-use crate::experiment::{self, Entry, Experiment, Planned, Scale, Setting, Store, Verdict};
+use crate::experiment::{self, Entry, Experiment, Planned, Scale, Setting, Store};
 use crate::machine;
 use crate::place;
 use crate::record::{Cell, Record};
-use crate::report::ledger;
+use crate::report::{ledger, ledger_json};
 use crate::run;
 use crate::scratch;
 use crate::session::{self, Records};
@@ -37,10 +37,13 @@ pub struct Args {
     /// Go on with an interrupted session: what its records have is not run again, the others are added
     #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
     resume: Option<PathBuf>,
-    /// Judge these records instead of running anything
+    /// Judge these records instead of running anything, each session by itself; files may be compressed by gzip
     #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
     from: Vec<PathBuf>,
-    /// The ledger as one JSON document
+    /// The verdict of each session, and how many rows have the same in all
+    #[arg(long, requires = "from", conflicts_with_all = ["markdown", "report", "csv"])]
+    agreement: bool,
+    /// The ledger as one JSON document; with --list the rows and the tests by which they are judged
     #[arg(long)]
     json: bool,
     /// The ledger as Markdown
@@ -66,6 +69,11 @@ pub fn run(args: Args) -> Result<Exit> {
         (_, []) => measure(&args, &chosen, &stop)?,
         (_, paths) => session::load(paths)?,
     };
+    if args.agreement && experiment::sessions(&records).len() < 2 {
+        return Err(Error::Invalid(
+            "agreement needs the records of two sessions; name the files of both after --from".to_owned(),
+        ));
+    }
     let entries = experiment::ledger(&records, &args.ids);
     show(&args, &entries, &records)?;
     Ok(exit(&records, &entries, &stop))
@@ -73,6 +81,9 @@ pub fn run(args: Args) -> Result<Exit> {
 
 fn list(args: &Args) -> Result<Exit> {
     let entries = experiment::ledger(&[], &args.ids);
+    if args.json {
+        return print(&format!("{:#}\n", ledger_json::rows(&entries))).map(|()| Exit::Ok);
+    }
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(100);
@@ -97,8 +108,8 @@ fn measure(args: &Args, chosen: &[&'static Experiment], stop: &AtomicBool) -> Re
     place::clean_stale();
     let dir = room(args, chosen)?;
     experiment::clean_stale(&dir);
-    let mut records = args.resume.as_ref().map_or(Ok(Vec::new()), |path| session::load(std::slice::from_ref(path)))?;
-    let name = session::name();
+    let mut records = args.resume.as_deref().map_or(Ok(Vec::new()), resumed)?;
+    let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or_else(session::name);
     let mut kept = Records::create(args.resume.as_deref().or(args.records.as_deref()), &name)?;
     let bars = Bars::new(args.quiet);
     for experiment in chosen {
@@ -117,6 +128,25 @@ fn measure(args: &Args, chosen: &[&'static Experiment], stop: &AtomicBool) -> Re
         eprintln!("records: {}", kept.path().display());
     }
     Ok(records)
+}
+
+/// The records of an interrupted session.
+///
+/// Errors: Invalid where they are compressed, because nothing can be added to them.
+fn resumed(path: &Path) -> Result<Vec<Record>> {
+    if session::is_compressed(path) {
+        let path = path.display();
+        return Err(Error::Invalid(format!("{path} is compressed; gunzip it, so that runs can be added to it")));
+    }
+    session::load(std::slice::from_ref(&path.to_owned()))
+}
+
+/// The session that a new run belongs to after this record: the same where program, kernel and scale are the same.
+fn goes_on(last: &Record, scale: Scale) -> Option<String> {
+    let is_same = last.tool == run::tool()
+        && last.machine.kernel == machine::look(&[]).kernel
+        && last.cell.as_ref().is_some_and(|cell| cell.scale == scale.name());
+    is_same.then(|| last.session.clone())
 }
 
 fn run_cells(
@@ -177,24 +207,61 @@ fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
     if let Some(path) = &args.report {
         write_whole(path, &crate::report::ledger_page::page(entries, records)?)?;
     }
-    if args.json {
-        return print(&format!("{:#}\n", ledger::document(entries)));
-    }
-    if args.markdown {
-        return print(&ledger::markdown(entries, records));
+    match (args.agreement, args.json, args.markdown) {
+        (true, true, _) => return print(&format!("{:#}\n", ledger_json::agreement(entries, records))),
+        (_, true, _) => return print(&format!("{:#}\n", ledger_json::document(entries, records))),
+        (.., true) => return print(&ledger::markdown(entries, records)),
+        _ => {}
     }
     let mut text = Vec::new();
-    ledger::print(entries, &mut text).map_err(|error| Error::io("write the ledger", "memory", error))?;
+    let printed = match args.agreement {
+        true => ledger::print_agreement(entries, records, &mut text),
+        false => ledger::print(entries, records, &mut text),
+    };
+    printed.map_err(|error| Error::io("write the ledger", "memory", error))?;
     print(&String::from_utf8_lossy(&text))
 }
 
 /// A verdict is an answer, whichever it is. Without any figure there is none.
 fn exit(records: &[Record], entries: &[Entry], stop: &AtomicBool) -> Exit {
-    let answered = |entry: &Entry| !matches!(entry.judged.verdict, Verdict::CannotTest(_));
+    let answered = |entry: &Entry| entry.judged.verdict.is_answer();
     match () {
         () if stop.load(Ordering::Relaxed) => Exit::Interrupted,
         () if entries.iter().any(answered) => Exit::Ok,
         () if records.iter().any(|record| record.spoiled().next().is_some()) => Exit::Invalid,
         () => Exit::Unsupported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::Run;
+
+    #[test]
+    fn a_session_goes_on_with_the_same_program_kernel_and_scale_only() {
+        let kernel = machine::look(&[]).kernel;
+        let last = Run::of("mmap").session("A").edit(|record| {
+            record.tool = run::tool();
+            record.machine.kernel = kernel;
+            let [experiment, name, scale] = ["S0", "mmap", "quick"].map(str::to_owned);
+            record.cell = Some(Cell { experiment, name, scale });
+        });
+        let older = last.clone().edit(|record| record.tool = "faultline 0.0.9 (abc1234)".to_owned());
+        let elsewhere = last.clone().edit(|record| record.machine.kernel = "2.6.32".to_owned());
+
+        assert_eq!(goes_on(&last.clone().record(), Scale::Quick), Some("A".to_owned()));
+        assert_eq!(goes_on(&last.record(), Scale::Standard), None);
+        assert_eq!(goes_on(&older.record(), Scale::Quick), None);
+        assert_eq!(goes_on(&elsewhere.record(), Scale::Quick), None);
+    }
+
+    #[test]
+    fn compressed_records_are_not_added_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl.gz");
+        std::fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();
+
+        assert!(resumed(&path).unwrap_err().to_string().contains("gunzip it"));
     }
 }
