@@ -58,6 +58,19 @@ fn each_file_of_records_is_one_whole_standard_session_at_one_commit() {
     assert!(commits.iter().all(|tool| tool.contains('(') && !tool.contains("dirty") && !tool.contains("unknown")));
 }
 
+#[test]
+fn records_say_the_commit_they_are_made_by() {
+    let said = Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(project()).output();
+    let commit = said.ok().filter(|said| said.status.success()).map(|said| String::from_utf8(said.stdout).unwrap());
+
+    let tool = faultline_lab::run::tool();
+
+    match commit {
+        Some(commit) => assert!(tool.starts_with(&format!("faultline 0.1.0 ({}", commit.trim())), "{tool}"),
+        None => assert_eq!(tool, "faultline 0.1.0 (unknown commit)"),
+    }
+}
+
 fn recomputed(paths: &[PathBuf]) -> Output {
     let script = project().join("tools/verdicts.py");
     Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_faultline")).args(paths).output().unwrap()

@@ -1,7 +1,7 @@
 //! `faultline reproduce`: the published experiments, run here, with a verdict on every claim.
 
 use crate::command::{Bars, Exit, stop_flag, write_whole};
-use crate::experiment::{self, Entry, Experiment, Planned, Scale, Setting, Store};
+use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
 use crate::machine;
 use crate::place;
 use crate::record::{Cell, Record};
@@ -224,7 +224,10 @@ fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
 
 /// A verdict is an answer, whichever it is. Without any figure there is none.
 fn exit(records: &[Record], entries: &[Entry], stop: &AtomicBool) -> Exit {
-    let answered = |entry: &Entry| entry.judged.verdict.is_answer();
+    // A command that is named answers only where nothing was to be measured.
+    let is_named = |entry: &&Entry| matches!(entry.row.judge, Judge::Built(..) | Judge::NotBuilt(_));
+    let is_measured = !entries.iter().all(|entry| is_named(&entry));
+    let answered = |entry: &Entry| entry.judged.verdict.is_answer() && !(is_measured && is_named(&entry));
     match () {
         () if stop.load(Ordering::Relaxed) => Exit::Interrupted,
         () if entries.iter().any(answered) => Exit::Ok,
@@ -254,6 +257,24 @@ mod tests {
         assert_eq!(goes_on(&last.record(), Scale::Standard), None);
         assert_eq!(goes_on(&older.record(), Scale::Quick), None);
         assert_eq!(goes_on(&elsewhere.record(), Scale::Quick), None);
+    }
+
+    #[test]
+    fn a_session_whose_runs_are_all_refused_is_no_answer() {
+        let run = |turn: u32| {
+            let [experiment, name, scale] = ["S0", "mmap", "quick"].map(str::to_owned);
+            let cell = Cell { experiment, name, scale };
+            Run::of("mmap").repetition(turn).edit(|record| record.cell = Some(cell))
+        };
+        let ends = |run: Run, ids: &[&str]| {
+            let records = [run.record()];
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            exit(&records, &experiment::ledger(&records, &ids), &AtomicBool::new(false))
+        };
+
+        assert_eq!(ends(run(0).spoiled("600 MiB were cached"), &["S0"]), Exit::Invalid);
+        assert_eq!(ends(run(0), &["S0"]), Exit::Ok);
+        assert_eq!(ends(run(0), &["S4.systems"]), Exit::Ok);
     }
 
     #[test]

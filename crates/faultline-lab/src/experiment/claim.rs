@@ -470,8 +470,8 @@ mod tests {
 
     #[test]
     fn runs_are_paired_by_repetition() {
-        // Both arms grow with the machine's mood; each pair shows 3.
-        let second = [100, 200, 300, 400, 500, 600];
+        // Both arms follow the machine's mood; each pair shows 3.
+        let second = [600, 500, 400, 300, 200, 100];
         let first: Vec<u64> = second.iter().map(|ms| ms * 3).collect();
 
         assert_eq!(words(&judged(TWICE, &[&lasting("a", &first), &lasting("b", &second)])), "holds here");

@@ -246,6 +246,13 @@ mod tests {
     }
 
     #[test]
+    fn the_last_interval_which_the_end_cuts_short_is_no_collapse() {
+        let accesses: Vec<u64> = [vec![1000; 9], vec![500; 20], vec![0]].concat();
+
+        assert_eq!(Figure::LevelLowest.of(&filling().timeline(&accesses).record()), Some(0.5));
+    }
+
+    #[test]
     fn a_level_of_nothing_before_is_no_level() {
         let record = filling().timeline(&[0; 30]).record();
 

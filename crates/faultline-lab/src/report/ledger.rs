@@ -1,7 +1,7 @@
 //! The ledger of experiments: each row of the sources with its published figure, ours, and the verdict.
 
 use super::ledger_head::Head;
-use crate::experiment::{Entry, Experiment, Judge, Kind, Verdict};
+use crate::experiment::{Entry, Experiment, Judge, Kind, Verdict, Why};
 use crate::record::Record;
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use std::collections::BTreeMap;
@@ -14,11 +14,13 @@ const COLUMNS: u16 = 100;
 pub(super) fn beside(entry: &Entry) -> Vec<String> {
     let judged = &entry.judged;
     let named = |name: &str, text: &str| if text.is_empty() { String::new() } else { format!("{name}: {text}") };
+    // Where all were refused, the reason has said why.
+    let says_refused = matches!(judged.verdict, Verdict::Undecided(Why::NoRun(_)));
     let mut all = vec![
         judged.verdict.reason(),
         named("evidence", &judged.shown.evidence),
         named("control", &judged.shown.control),
-        named("refused", &judged.runs.reasons.join(", ")),
+        if says_refused { String::new() } else { named("refused", &judged.runs.reasons.join(", ")) },
     ];
     all.extend(entry.conditions().into_iter().map(|remark| format!("limited: {remark}")));
     if judged.runs.noted > 0 {

@@ -163,11 +163,28 @@ fn timeline(records: &[&Record], end: &str) -> Result<Value> {
 mod tests {
     use super::*;
     use crate::experiment::ledger;
+    use crate::record::Cell;
+    use crate::report::synthetic::Run;
 
     #[test]
     fn a_page_without_records_is_a_page() {
         let page = page(&ledger(&[], &[]), &[]).unwrap();
 
         assert!(page.contains("S2.collapse") && !page.contains("<script"));
+    }
+
+    #[test]
+    fn the_figures_of_an_experiment_are_of_its_first_session() {
+        let run = |session: &str, turn: u32| {
+            let [experiment, name, scale] = ["S0", "mmap", "standard"].map(str::to_owned);
+            let cell = Cell { experiment, name, scale };
+            Run::of("mmap").session(session).repetition(turn).edit(|record| record.cell = Some(cell)).record()
+        };
+        let records = [run("A", 0), run("A", 1), run("B", 0)];
+
+        let page = page(&ledger(&records, &[]), &records).unwrap();
+
+        assert!(page.contains(" 2 runs, scale standard."), "the runs of both sessions are in one figure");
+        assert!(page.contains("session B: 1 runs"), "the head names both");
     }
 }
