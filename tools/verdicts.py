@@ -50,7 +50,9 @@ def judge(test, cells, rest):
     if test["what"] == "every run":
         if all(most < low or least > high for least, most in pairs): return FAILS
         return HOLDS if all(low <= least and most <= high for least, most in pairs) else unsure
+    if test["what"] == "some run" and any(low <= least and most <= high for least, most in pairs): return HOLDS
     if len(pairs) < 6: return OPEN
+    if test["what"] == "some run": return FAILS
     least, most = zip(*pairs)
     if beside(most, low, is_ratio)[0] or beside(least, high, is_ratio)[3]: return FAILS
     return HOLDS if beside(least, low, is_ratio)[2] and beside(most, high, is_ratio)[1] else unsure

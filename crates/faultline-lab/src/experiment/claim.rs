@@ -28,6 +28,8 @@ pub struct Test {
 pub enum What {
     /// A fact: every run must show it, and one is enough.
     EveryRun(Of),
+    /// What can be: one run that shows it is enough, and that none does is told from six on.
+    SomeRun(Of),
     /// The median of a figure, with its interval.
     Figure(Of),
     /// The median of the differences first - second, paired by repetition.
@@ -115,9 +117,14 @@ impl Test {
         Test { what: What::EveryRun(of), range }
     }
 
+    /// What some run shows.
+    pub const fn some_run(of: Of, range: [f64; 2]) -> Test {
+        Test { what: What::SomeRun(of), range }
+    }
+
     fn sides(&self) -> Vec<Of> {
         match &self.what {
-            What::EveryRun(only) | What::Figure(only) => vec![*only],
+            What::EveryRun(only) | What::SomeRun(only) | What::Figure(only) => vec![*only],
             What::Difference(first, second) | What::Ratio(first, second) => vec![*first, *second],
         }
     }
@@ -190,6 +197,7 @@ fn judge_one(test: &Test, sides: &[Of], rest: &str, samples: &Samples<'_>) -> (O
     }
     let found = match (&test.what, values.as_slice()) {
         (What::EveryRun(_), [only]) => return (every_run(only, test.range), only.len()),
+        (What::SomeRun(_), [only]) => return (some_run(only, test.range), only.len()),
         (What::Figure(_), [only]) => Bounds::of(only.iter().map(|(_, bounds)| *bounds), Measure::Plain),
         (What::Difference(..), [first, second]) => {
             Bounds::of(paired(first, second).map(|(a, b)| [a[0] - b[1], a[1] - b[0]]), Measure::Plain)
@@ -220,6 +228,14 @@ fn every_run(values: &Values, [low, high]: [f64; 2]) -> Outcome {
         (all, _) if shown == all => Outcome::Holds,
         (_, Some([least, most])) => Outcome::Open(Verdict::CannotTest(hidden_between(*least, Some(*most)))),
         (all, _) => Outcome::Open(Verdict::Undecided(Why::RunsContradict(format!("{shown} of {all} show it")))),
+    }
+}
+
+fn some_run(values: &Values, [low, high]: [f64; 2]) -> Outcome {
+    match values.iter().any(|(_, [least, most])| *least >= low && *most <= high) {
+        true => Outcome::Holds,
+        false if values.len() >= LEAST => Outcome::Fails,
+        false => Outcome::Open(Verdict::Undecided(Why::TooFew(format!("none of {} shows it", values.len())))),
     }
 }
 
@@ -519,6 +535,17 @@ mod tests {
         assert_eq!(granted(&[0]), "does not hold here");
         assert_eq!(granted(&[1, 1, 1]), "holds here");
         assert_eq!(granted(&[1, 0, 1]), "runs contradict each other");
+    }
+
+    const CHANCE: &[Test] = &[Test::some_run(of("a", Figure::Seconds), from(2.0))];
+
+    #[test]
+    fn what_can_be_needs_one_run_that_shows_it_and_six_that_do_not() {
+        let of = |ms: &[u64]| words(&judged(CHANCE, &[&lasting("a", ms)]));
+
+        assert_eq!(of(&[1000, 2000]), "holds here");
+        assert_eq!(of(&[1000; 5]), "too few runs");
+        assert_eq!(of(&[1000; 6]), "does not hold here");
     }
 
     #[test]

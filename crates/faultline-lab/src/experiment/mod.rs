@@ -433,6 +433,7 @@ mod tests {
         let test = |test: &Test| {
             let what = match &test.what {
                 What::EveryRun(only) => format!("every {}", side(only)),
+                What::SomeRun(only) => format!("some {}", side(only)),
                 What::Figure(only) => side(only),
                 What::Difference(first, second) => format!("{} - {}", side(first), side(second)),
                 What::Ratio(first, second) => format!("{} : {}", side(first), side(second)),

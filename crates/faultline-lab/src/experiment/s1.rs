@@ -91,7 +91,7 @@ const ROWS: &[Row] = &[
         id: "S1.hint",
         kind: Kind::OurOwn,
         says: "an address asked for that is occupied, or too near the end of user space for the length, is silently not \
-               granted; the same address for a tenth of the length is",
+               granted; the same address can be had for a tenth of the length",
         published: "200 GB at 0x7ff700000000 falls back, 20 GB does not",
         rests_on: &[],
         judge: Judge::Claim(
@@ -100,7 +100,8 @@ const ROWS: &[Row] = &[
                 tests: &[
                     Test::every_run(of("hint", Figure::Own("occupied_granted")), [0.0, 0.0]),
                     Test::every_run(of("hint", Figure::Own("far_granted")), [0.0, 0.0]),
-                    Test::every_run(of("hint", Figure::Own("near_granted")), [1.0, 1.0]),
+                    // Other mappings lie at random addresses, now and then at this one (2 % of runs).
+                    Test::some_run(of("hint", Figure::Own("near_granted")), [1.0, 1.0]),
                 ],
             },
             hint,

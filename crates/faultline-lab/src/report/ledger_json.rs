@@ -89,6 +89,7 @@ fn needs(needs: &[(Test, &str)]) -> Vec<Value> {
 fn test(test: &Test) -> Value {
     let (what, first, second) = match &test.what {
         What::EveryRun(only) => ("every run", only, None),
+        What::SomeRun(only) => ("some run", only, None),
         What::Figure(only) => ("figure", only, None),
         What::Difference(first, second) => ("difference", first, Some(second)),
         What::Ratio(first, second) => ("ratio", first, Some(second)),
