@@ -19,8 +19,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     published: &[],
     timeline: None,
     rows: ROWS,
-    cannot_show: "Many faulting threads: one thread serves them all. DI-MMAP is a kernel module and UMap a C++ library; what is \
-                  measured is our method after them.",
+    cannot_show: "Many faulting threads: one thread serves them all. Eviction from our buffer: at \
+                  standard scale the pages read fit it. DI-MMAP is a kernel module and UMap a C++ library; what is measured \
+                  is our method after them.",
 };
 
 /// Data of four times the limit; the buffer is a quarter of it.
