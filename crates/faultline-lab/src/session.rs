@@ -1,11 +1,14 @@
 //! A comparison: the same workload through several arms, repeated in turns, each run a record on disk as it ends.
 
 use crate::experiment::Planned;
+use crate::kinds;
 use crate::record::{By, Cell, Outcome, Record};
 use crate::run::{self, gates};
 use crate::trial::{Arm, Trial};
 use faultline::{Error, Result};
-use std::fs;
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -135,7 +138,7 @@ fn in_turns(
     Ok(())
 }
 
-/// The records of these files, in order.
+/// The records of these files, in order; compressed by gzip or plain.
 ///
 /// Errors: Io; Invalid where a line is not a record, or of a newer format.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<Record>> {
@@ -152,14 +155,34 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<Record>> {
     Ok(records)
 }
 
+/// First bytes of what gzip compressed (RFC 1952, 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether a file begins as one that gzip compressed; one that cannot be read does not.
+pub fn is_compressed(path: &Path) -> bool {
+    let mut first = [0; 2];
+    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok_and(|()| first == GZIP)
+}
+
 fn read_text(path: &Path) -> Result<String> {
-    let text =
-        if path == Path::new("-") { std::io::read_to_string(std::io::stdin()) } else { fs::read_to_string(path) };
-    text.map_err(|error| Error::io("read records", path, error))
+    let read = || -> std::io::Result<String> {
+        let mut bytes = Vec::new();
+        match path == Path::new("-") {
+            true => std::io::stdin().read_to_end(&mut bytes)?,
+            false => File::open(path)?.read_to_end(&mut bytes)?,
+        };
+        let mut text = String::new();
+        match bytes.starts_with(&GZIP) {
+            true => MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?,
+            false => bytes.as_slice().read_to_string(&mut text)?,
+        };
+        Ok(text)
+    };
+    read().map_err(|error| Error::io("read records", path, error))
 }
 
 fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {
-    let record: Record = serde_json::from_str(line).map_err(|why| {
+    let mut record: Record = serde_json::from_str(line).map_err(|why| {
         Error::Invalid(format!("{} line {number} is not a record of faultline: {why}", path.display()))
     })?;
     if record.format > crate::record::FORMAT {
@@ -170,6 +193,10 @@ fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {
             crate::record::FORMAT
         )));
     }
+    // Format 1 named the kinds and did not keep what they say of themselves.
+    if record.traits.is_none() {
+        record.traits = kinds::traits(&record.trial, &record.settings, record.accesses());
+    }
     Ok(record)
 }
 
@@ -178,6 +205,9 @@ mod tests {
     use super::*;
     use crate::record::{Finding, Gate, MissingFacility};
     use crate::report::synthetic::Run;
+    use flate2::{Compression, write::GzEncoder};
+    use std::fs;
+    use std::io::Write;
 
     /// The order of the calls where every run is followed by what `then` says of (index, repetition, number of the call).
     fn turns(count: usize, repetitions: u32, mut then: impl FnMut(usize, u32, usize) -> Then) -> Vec<(usize, u32)> {
@@ -270,5 +300,40 @@ mod tests {
         assert_eq!(ended(Outcome::Failed("EIO".to_owned())), Then::Never);
         assert_eq!(ended(Outcome::Missing(missing)), Then::Never);
         assert_eq!(ended(Outcome::Interrupted), Then::Next);
+    }
+
+    fn lines(records: &[Record]) -> Vec<u8> {
+        records.iter().flat_map(|record| [serde_json::to_vec(record).unwrap(), b"\n".to_vec()].concat()).collect()
+    }
+
+    fn compressed(plain: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(plain).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn compressed_records_are_read_as_plain_ones_also_in_several_members() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, packed) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.gz"));
+        let records: Vec<Record> = (0..3).map(|turn| Run::of("mmap").repetition(turn).record()).collect();
+        fs::write(&plain, lines(&records)).unwrap();
+        fs::write(&packed, [compressed(&lines(&records[..1])), compressed(&lines(&records[1..]))].concat()).unwrap();
+
+        assert_eq!(load(std::slice::from_ref(&packed)).unwrap(), records);
+        assert_eq!(load(std::slice::from_ref(&plain)).unwrap(), records);
+        assert!(is_compressed(&packed) && !is_compressed(&plain));
+    }
+
+    #[test]
+    fn compressed_records_that_end_early_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl.gz");
+        let whole = compressed(&lines(&[Run::of("mmap").record()]));
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+
+        let error = load(&[path]).unwrap_err().to_string();
+
+        assert!(error.contains("read records") && error.contains("a.jsonl.gz"), "{error}");
     }
 }

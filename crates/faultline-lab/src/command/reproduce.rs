@@ -1,12 +1,12 @@
 //! `faultline reproduce`: the published experiments, run here, with a verdict on every claim.
 
 use crate::command::{Bars, Exit, stop_flag};
-use crate::experiment::{self, Entry, Experiment, Planned, Scale, Setting, Store, Verdict};
+use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
 use crate::machine;
 use crate::outputs::{Force, Kind, Output, Outputs, Records};
 use crate::place;
-use crate::record::{Cell, Record};
-use crate::report::ledger;
+use crate::record::{By, Cell, Outcome, Record};
+use crate::report::{ledger, ledger_json};
 use crate::run;
 use crate::scratch;
 use crate::session;
@@ -38,10 +38,13 @@ pub struct Args {
     /// Go on with an interrupted session: what its records have is not run again, the others are added
     #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
     resume: Option<PathBuf>,
-    /// Judge these records instead of running anything
+    /// Judge these records instead of running anything, each session by itself; files may be compressed by gzip
     #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
     from: Vec<PathBuf>,
-    /// The ledger as one JSON document
+    /// The verdict of each session, and how many rows have the same in all
+    #[arg(long, requires = "from", conflicts_with_all = ["markdown", "report", "csv"])]
+    agreement: bool,
+    /// The ledger as one JSON document; with --list the rows and the tests by which they are judged
     #[arg(long)]
     json: bool,
     /// The ledger as Markdown
@@ -76,6 +79,11 @@ pub fn run(args: Args) -> Result<Exit> {
         Some(kept) => measure(&args, &chosen, kept, &session, &stop)?,
         None => session::load(&args.from)?,
     };
+    if args.agreement && experiment::sessions(&records).len() < 2 {
+        return Err(Error::Invalid(
+            "agreement needs the records of two sessions; name the files of both after --from".to_owned(),
+        ));
+    }
     let entries = experiment::ledger(&records, &args.ids);
     tables.write(&entries, &records, stop.load(Ordering::Relaxed))?;
     show(&args, &entries, &records)?;
@@ -110,6 +118,9 @@ impl Tables {
 
 fn list(args: &Args) -> Result<Exit> {
     let entries = experiment::ledger(&[], &args.ids);
+    if args.json {
+        return print(&format!("{:#}\n", ledger_json::rows(&entries))).map(|()| Exit::Ok);
+    }
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(100);
@@ -151,7 +162,8 @@ fn measure(
     place::clean_stale();
     let dir = room(args, chosen)?;
     experiment::clean_stale(&dir);
-    let mut records = args.resume.as_ref().map_or(Ok(Vec::new()), |path| session::load(std::slice::from_ref(path)))?;
+    let mut records = args.resume.as_deref().map_or(Ok(Vec::new()), resumed)?;
+    let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or_else(|| name.to_owned());
     let bars = Bars::new(args.quiet);
     for experiment in chosen {
         if stop.load(Ordering::Relaxed) {
@@ -163,12 +175,31 @@ fn measure(
         let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store };
         let planned = (experiment.cells)(&mut setting)?;
         making.finish_and_clear();
-        run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (name, stop))?;
+        run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (&name, stop))?;
     }
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
     }
     Ok(records)
+}
+
+/// The records of an interrupted session.
+///
+/// Errors: Invalid where they are compressed, because nothing can be added to them.
+fn resumed(path: &Path) -> Result<Vec<Record>> {
+    if session::is_compressed(path) {
+        let path = path.display();
+        return Err(Error::Invalid(format!("{path} is compressed; gunzip it, so that runs can be added to it")));
+    }
+    session::load(std::slice::from_ref(&path.to_owned()))
+}
+
+/// The session that a new run belongs to after this record: the same where program, kernel and scale are the same.
+fn goes_on(last: &Record, scale: Scale) -> Option<String> {
+    let is_same = last.tool == run::tool()
+        && last.machine.kernel == machine::look(&[]).kernel
+        && last.cell.as_ref().is_some_and(|cell| cell.scale == scale.name());
+    is_same.then(|| last.session.clone())
 }
 
 fn run_cells(
@@ -187,7 +218,9 @@ fn run_cells(
     let cell = Cell { experiment: experiment.id.to_owned(), name: String::new(), scale: args.scale.name().to_owned() };
     let earlier: Vec<(Cell, u32)> = records
         .iter()
-        .filter(|record| record.outcome == crate::record::Outcome::Done)
+        .filter(|record| record.outcome == Outcome::Done)
+        // What others disturbed is made again.
+        .filter(|record| record.spoilers().all(|gate| gate.by == By::Setup))
         .filter_map(|record| Some((record.cell.clone()?, record.trial.repetition)))
         .collect();
     let is_done =
@@ -223,24 +256,82 @@ fn room(args: &Args, chosen: &[&'static Experiment]) -> Result<PathBuf> {
 }
 
 fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
-    if args.json {
-        return print(&format!("{:#}\n", ledger::document(entries)));
-    }
-    if args.markdown {
-        return print(&ledger::markdown(entries, records));
+    match (args.agreement, args.json, args.markdown) {
+        (true, true, _) => return print(&format!("{:#}\n", ledger_json::agreement(entries, records))),
+        (_, true, _) => return print(&format!("{:#}\n", ledger_json::document(entries, records))),
+        (.., true) => return print(&ledger::markdown(entries, records)),
+        _ => {}
     }
     let mut text = Vec::new();
-    ledger::print(entries, &mut text).map_err(|error| Error::io("write the ledger", "memory", error))?;
+    let printed = match args.agreement {
+        true => ledger::print_agreement(entries, records, &mut text),
+        false => ledger::print(entries, records, &mut text),
+    };
+    printed.map_err(|error| Error::io("write the ledger", "memory", error))?;
     print(&String::from_utf8_lossy(&text))
 }
 
 /// A verdict is an answer, whichever it is. Without any figure there is none.
 fn exit(records: &[Record], entries: &[Entry], stop: &AtomicBool) -> Exit {
-    let answered = |entry: &Entry| !matches!(entry.judged.verdict, Verdict::CannotTest(_));
+    // A command that is named answers only where nothing was to be measured.
+    let is_named = |entry: &&Entry| matches!(entry.row.judge, Judge::Built(..) | Judge::NotBuilt(_));
+    let is_measured = !entries.iter().all(|entry| is_named(&entry));
+    let answered = |entry: &Entry| entry.judged.verdict.is_answer() && !(is_measured && is_named(&entry));
     match () {
         () if stop.load(Ordering::Relaxed) => Exit::Interrupted,
         () if entries.iter().any(answered) => Exit::Ok,
         () if records.iter().any(|record| record.spoiled().next().is_some()) => Exit::Invalid,
         () => Exit::Unsupported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::Run;
+
+    #[test]
+    fn a_session_goes_on_with_the_same_program_kernel_and_scale_only() {
+        let kernel = machine::look(&[]).kernel;
+        let last = Run::of("mmap").session("A").edit(|record| {
+            record.tool = run::tool();
+            record.machine.kernel = kernel;
+            let [experiment, name, scale] = ["S0", "mmap", "quick"].map(str::to_owned);
+            record.cell = Some(Cell { experiment, name, scale });
+        });
+        let older = last.clone().edit(|record| record.tool = "faultline 0.0.9 (abc1234)".to_owned());
+        let elsewhere = last.clone().edit(|record| record.machine.kernel = "2.6.32".to_owned());
+
+        assert_eq!(goes_on(&last.clone().record(), Scale::Quick), Some("A".to_owned()));
+        assert_eq!(goes_on(&last.record(), Scale::Standard), None);
+        assert_eq!(goes_on(&older.record(), Scale::Quick), None);
+        assert_eq!(goes_on(&elsewhere.record(), Scale::Quick), None);
+    }
+
+    #[test]
+    fn a_session_whose_runs_are_all_refused_is_no_answer() {
+        let run = |turn: u32| {
+            let [experiment, name, scale] = ["S0", "mmap", "quick"].map(str::to_owned);
+            let cell = Cell { experiment, name, scale };
+            Run::of("mmap").repetition(turn).edit(|record| record.cell = Some(cell))
+        };
+        let ends = |run: Run, ids: &[&str]| {
+            let records = [run.record()];
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            exit(&records, &experiment::ledger(&records, &ids), &AtomicBool::new(false))
+        };
+
+        assert_eq!(ends(run(0).spoiled("600 MiB were cached"), &["S0"]), Exit::Invalid);
+        assert_eq!(ends(run(0), &["S0"]), Exit::Ok);
+        assert_eq!(ends(run(0), &["S4.systems"]), Exit::Ok);
+    }
+
+    #[test]
+    fn compressed_records_are_not_added_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl.gz");
+        std::fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();
+
+        assert!(resumed(&path).unwrap_err().to_string().contains("gunzip it"));
     }
 }

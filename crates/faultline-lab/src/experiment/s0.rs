@@ -1,7 +1,9 @@
 //! S0: many files, mapped and unmapped, against the same read into buffers; and whether the shootdowns are why.
 
-use super::samples::{Found, counted, digits, either, milliseconds, own, phase_s, times, within};
-use super::{Experiment, Judge, Judged, Planned, Row, Samples, Scale, Setting, Verdict};
+use super::claim::{Claim, Test, count, from, of, up_to};
+use super::figure::SHOOTDOWNS;
+use super::samples::{Found, Samples, Shown, digits, milliseconds, plain, times};
+use super::{Condition, Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
 use faultline::{Bytes, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -11,7 +13,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     question: "Is reading many files through mappings slower than through buffers, and are TLB shootdowns why?",
     room: |scale| Bytes(files(scale) * LENGTH.0 * 5 / 4),
     memory: |_| Bytes::mib(512),
-    repetitions: |scale| scale.of(2, 5, 7),
+    repetitions: |scale| scale.of(2, 7, 7),
     cells,
     published: &[("mmap", 0.834_85), ("buffer", 0.656_99)],
     timeline: None,
@@ -27,7 +29,7 @@ fn files(scale: Scale) -> u64 {
     scale.of(2_000, 20_000, 50_000)
 }
 
-const SHOOTDOWNS: &[&str] = &["tlb_shootdowns"];
+const SHOT: Figure = Figure::Counter(SHOOTDOWNS);
 
 fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
     let count = files(setting.scale);
@@ -59,148 +61,214 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
 const ROWS: &[Row] = &[
     Row {
         id: "S0.data",
+        kind: Kind::OurOwn,
         says: "a program makes data files of UUIDs at different offsets",
         published: "50 000 files",
-        judge: Judge::Built("faultline reproduce S0 makes them: 2 000, 20 000 or 50 000 by --scale"),
+        rests_on: &[],
+        judge: Judge::Built("faultline reproduce S0 makes them: 2 000, 20 000 or 50 000 by --scale", None),
     },
     Row {
         id: "S0.mmap",
+        kind: Kind::Published,
         says: "12 threads map each file, read 100 values, unmap",
         published: "835 ms",
-        judge: Judge::By(|samples| wall(samples, "mmap")),
+        rests_on: &[],
+        judge: Judge::Measured(|samples| wall(samples, "mmap")),
     },
     Row {
         id: "S0.pool",
+        kind: Kind::Published,
         says: "12 threads read each file into a buffer and 100 values from it",
         published: "657 ms",
-        judge: Judge::By(|samples| wall(samples, "buffer")),
+        rests_on: &[],
+        judge: Judge::Measured(|samples| wall(samples, "buffer")),
     },
     Row {
         id: "S0.faster",
+        kind: Kind::Published,
         says: "reading into buffers is faster than mapping",
         published: "1.27 x",
-        judge: Judge::By(|samples| either(faster(samples))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(of("mmap", Figure::Seconds), of("buffer", Figure::Seconds), from(1.0))],
+            },
+            faster,
+        ),
     },
     Row {
         id: "S0.tlb",
-        says: "mapping causes many times the TLB shootdowns",
+        kind: Kind::Published,
+        says: "mapping causes at least ten times the TLB shootdowns",
         published: "321 785 against 779",
-        judge: Judge::By(|samples| either(shootdowns(samples))),
+        rests_on: &[Condition::Shootdowns],
+        judge: Judge::Claim(
+            Claim { needs: &[], tests: &[Test::ratio(count("mmap", SHOT), count("buffer", SHOT), from(10.0))] },
+            shootdowns,
+        ),
     },
     Row {
         id: "S0.cause*",
-        says: "the shootdowns are why it is slower: without them mapping is no slower",
+        kind: Kind::Control,
+        says: "the shootdowns are why it is slower: without them mapping takes at most 1.05 times as long",
         published: "implied",
-        judge: Judge::By(|samples| either(cause(samples))),
+        rests_on: &[Condition::Shootdowns],
+        judge: Judge::Claim(
+            Claim {
+                // One for each twenty files of the smallest scale.
+                needs: &[(
+                    Test::every_run(of("mmap, 1 thread", SHOT), up_to(100.0)),
+                    "one thread alone caused shootdowns, too: there is nothing without them to compare",
+                )],
+                tests: &[Test::ratio(
+                    of("mmap, 1 thread", Figure::Seconds),
+                    of("buffer, 1 thread", Figure::Seconds),
+                    up_to(1.05),
+                )],
+            },
+            cause,
+        ),
     },
     Row {
         id: "S0.split*",
+        kind: Kind::Control,
         says: "where the time of mapping goes",
         published: "–",
-        judge: Judge::By(|samples| either(split(samples))),
+        rests_on: &[],
+        judge: Judge::Measured(split),
     },
     Row {
         id: "S0.deferred*",
-        says: "unmapping later, all at once, saves shootdowns",
+        kind: Kind::Control,
+        says: "unmapping later, all at once, causes at most half of the shootdowns",
         published: "–",
-        judge: Judge::By(|samples| either(deferred(samples))),
+        rests_on: &[Condition::Shootdowns],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(count("mmap, unmapped at the end", SHOT), count("mmap", SHOT), up_to(0.5))],
+            },
+            deferred,
+        ),
     },
     Row {
         id: "S0.vectored*",
-        says: "dropping many pages in one call needs less than a tenth of the shootdowns of a call each",
+        kind: Kind::Control,
+        says: "dropping many pages in one call needs at most a tenth of the shootdowns of a call each",
         published: "–",
-        judge: Judge::By(|samples| either(vectored(samples))),
+        rests_on: &[Condition::Shootdowns],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[(
+                    Test::every_run(of("evict each", SHOT), from(100.0)),
+                    "one call each made fewer than 100 shootdowns: this machine flushes without interrupts, or has one \
+                     processor",
+                )],
+                tests: &[Test::ratio(count("evict vectored", SHOT), count("evict each", SHOT), up_to(0.1))],
+            },
+            vectored,
+        ),
     },
     Row {
         id: "S0.rule",
+        kind: Kind::OurOwn,
         says: "a tool watches the TLB row of a running program",
         published: "none exists",
-        judge: Judge::Built("faultline doctor PID: rule map_churn, shootdowns beside the machine's"),
+        rests_on: &[],
+        judge: Judge::Built("faultline doctor PID: rule map_churn, shootdowns beside the machine's", None),
     },
 ];
 
-fn wall(samples: &Samples<'_>, cell: &str) -> Judged {
-    match samples.figure(cell, &phase_s("visit")) {
-        Ok(found) => {
-            let files = samples.valid(cell).next().map_or(0, |record| record.accesses());
-            Judged::new(Verdict::Measured, milliseconds(&found)).because(format!("{files} files"))
-        }
-        Err(cannot) => cannot,
-    }
+/// Requests to flush, by the tracepoint: what the machine may hide of shootdowns is among them.
+const ASKED: Figure = Figure::Counter("tlb_flush_remote_send_ipi");
+
+fn asked(samples: &Samples<'_>, cell: &str) -> String {
+    samples.figure(cell, ASKED).map_or_else(|_| "not counted".to_owned(), |found| digits(found.median))
 }
 
-fn faster(samples: &Samples<'_>) -> Found<Judged> {
-    let found = samples.ratio("mmap", "buffer", &phase_s("visit"))?;
-    let alone = samples.ratio("mmap, 1 thread", "buffer, 1 thread", &phase_s("visit"))?;
-    Ok(Judged::new(within(&found, [1.0, f64::INFINITY]), times(&found)).control(format!("1 thread: {}", times(&alone))))
+fn wall(samples: &Samples<'_>, cell: &str) -> Found<Shown> {
+    let found = samples.figure(cell, Figure::Seconds)?;
+    let files = samples.valid(cell).next().map_or(0, |record| record.accesses());
+    Ok(Shown::new(milliseconds(&found)).because(format!("{files} files")))
 }
 
-fn total(samples: &Samples<'_>, cell: &str) -> Found<f64> {
-    Ok(samples.figure(cell, &counted("visit", SHOOTDOWNS))?.median)
+fn faster(samples: &Samples<'_>) -> Found<Shown> {
+    let found = samples.ratio("mmap", "buffer", Figure::Seconds)?;
+    let alone = samples.ratio("mmap, 1 thread", "buffer, 1 thread", Figure::Seconds)?;
+    Ok(Shown::new(times(&found)).control(format!("1 thread: {}", times(&alone))))
 }
 
-fn shootdowns(samples: &Samples<'_>) -> Found<Judged> {
-    let [mapped, buffered, alone] =
-        [total(samples, "mmap")?, total(samples, "buffer")?, total(samples, "mmap, 1 thread")?];
-    let verdict = if mapped >= 10.0 * buffered.max(1.0) { Verdict::Holds } else { Verdict::DoesNotHold };
+fn shootdowns(samples: &Samples<'_>) -> Found<Shown> {
+    let (mapped, buffered) = (samples.figure("mmap", SHOT)?, samples.figure("buffer", SHOT)?);
+    let alone = samples.figure("mmap, 1 thread", SHOT)?;
     let files = samples.valid("mmap").next().map_or(1, |record| record.accesses().max(1));
-    Ok(Judged::new(verdict, format!("{} against {}", digits(mapped), digits(buffered)))
-        .because(format!("{} shootdowns a file", digits(mapped / files as f64)))
-        .control(format!("1 thread: {}", digits(alone))))
+    Ok(Shown::new(format!("{} against {}", plain(&mapped), plain(&buffered)))
+        .because(format!(
+            "{} shootdowns a file; requests to flush {} against {}",
+            digits(mapped.median / files as f64),
+            asked(samples, "mmap"),
+            asked(samples, "buffer")
+        ))
+        .control(format!("1 thread: {} ({} requests)", digits(alone.median), asked(samples, "mmap, 1 thread"))))
 }
 
 /// The gap is compared without any other thread, where nobody can be interrupted.
-fn cause(samples: &Samples<'_>) -> Found<Judged> {
-    let alone = samples.ratio("mmap, 1 thread", "buffer, 1 thread", &phase_s("visit"))?;
-    let company = samples.ratio("mmap, 1 thread and company", "buffer, 1 thread and company", &phase_s("visit"))?;
-    let [none, some] = [total(samples, "mmap, 1 thread")?, total(samples, "mmap, 1 thread and company")?];
+fn cause(samples: &Samples<'_>) -> Found<Shown> {
+    let (lone, joined) = ("mmap, 1 thread", "mmap, 1 thread and company");
+    let alone = samples.ratio(lone, "buffer, 1 thread", Figure::Seconds)?;
+    let company = samples.ratio(joined, "buffer, 1 thread and company", Figure::Seconds)?;
+    let (none, some) = (samples.figure(lone, SHOT)?.median, samples.figure(joined, SHOT)?.median);
     // What company adds to unmapping, as a share of the whole: the most that shootdowns can be blamed for.
-    let added = samples.figure("mmap, 1 thread and company", &own("unmap_ns"))?.median
-        - samples.figure("mmap, 1 thread", &own("unmap_ns"))?.median;
-    let whole = samples.figure("mmap, 1 thread and company", &phase_s("visit"))?.median * 1e9;
-    let share = 100.0 * added.max(0.0) / whole;
-    Ok(Judged::new(within(&alone, [0.0, 1.05]), format!("still {} without any", times(&alone)))
-        .because(format!("shootdowns are {} % of the time with a thread to interrupt", digits(share)))
-        .control(format!("with company {} ({} shootdowns against {})", times(&company), digits(some), digits(none))))
+    let unmapping = Figure::Own("unmap_ns");
+    let added = samples.figure(joined, unmapping)?.median - samples.figure(lone, unmapping)?.median;
+    let share = 100.0 * added.max(0.0) / (samples.figure(joined, Figure::Seconds)?.median * 1e9);
+    Ok(Shown::new(format!("one thread alone: {}", times(&alone)))
+        .because(format!(
+            "shootdowns are {} % of the time with a thread to interrupt; alone {} were counted of {} requests",
+            digits(share),
+            digits(none),
+            asked(samples, lone)
+        ))
+        .control(format!("with company {} ({} shootdowns)", times(&company), digits(some))))
 }
 
-fn split(samples: &Samples<'_>) -> Found<Judged> {
+fn split(samples: &Samples<'_>) -> Found<Shown> {
     let parts = |cell: &str| -> Found<String> {
         let names = [("open", "open_ns"), ("map", "map_ns"), ("read and fault", "read_ns"), ("unmap", "unmap_ns")];
         let values = names
             .iter()
-            .map(|(_, name)| samples.figure(cell, &own(name)).map(|found| found.median))
+            .map(|(_, name)| samples.figure(cell, Figure::Own(name)).map(|found| found.median))
             .collect::<Found<Vec<f64>>>()?;
         let all: f64 = values.iter().sum();
         let part = |((name, _), value): (&(&str, &str), &f64)| format!("{name} {} %", digits(100.0 * value / all));
         Ok(names.iter().zip(&values).map(part).collect::<Vec<_>>().join(", "))
     };
-    Ok(Judged::new(Verdict::Measured, parts("mmap, 1 thread")?)
+    Ok(Shown::new(parts("mmap, 1 thread")?)
         .because(format!("with company: {}", parts("mmap, 1 thread and company")?))
         .control(format!("populated: {}", parts("mmap populated")?)))
 }
 
-fn deferred(samples: &Samples<'_>) -> Found<Judged> {
-    let each = total(samples, "mmap")?;
-    let end = total(samples, "mmap, unmapped at the end")?;
-    let batch = total(samples, "mmap, unmapped 64 at a time")?;
-    let wall = samples.ratio("mmap, unmapped at the end", "mmap", &phase_s("visit"))?;
-    let verdict = if end < 0.5 * each { Verdict::Holds } else { Verdict::DoesNotHold };
-    Ok(Judged::new(verdict, format!("{} instead of {}", digits(end), digits(each)))
-        .because(format!("time {}", times(&wall)))
+fn deferred(samples: &Samples<'_>) -> Found<Shown> {
+    let (end, each) = (samples.figure("mmap, unmapped at the end", SHOT)?, samples.figure("mmap", SHOT)?);
+    let batch = samples.figure("mmap, unmapped 64 at a time", SHOT)?.median;
+    let wall = samples.ratio("mmap, unmapped at the end", "mmap", Figure::Seconds)?;
+    Ok(Shown::new(format!("{} instead of {}", plain(&end), plain(&each)))
+        .because(format!(
+            "time {}; requests to flush {} instead of {}",
+            times(&wall),
+            asked(samples, "mmap, unmapped at the end"),
+            asked(samples, "mmap")
+        ))
         .control(format!("64 at a time: {}", digits(batch))))
 }
 
-fn vectored(samples: &Samples<'_>) -> Found<Judged> {
-    let time = samples.ratio("evict vectored", "evict each", &phase_s("visit"))?;
-    let [each, many] = [total(samples, "evict each")?, total(samples, "evict vectored")?];
-    if each < 100.0 {
-        return Err(Judged::cannot(format!(
-            "one call each made only {} shootdowns: this machine flushes without interrupts, or has one processor",
-            digits(each)
-        )));
-    }
-    let verdict = if many < 0.1 * each { Verdict::Holds } else { Verdict::DoesNotHold };
-    Ok(Judged::new(verdict, format!("{} against {}", digits(many), digits(each)))
-        .because(format!("time {}", times(&time))))
+fn vectored(samples: &Samples<'_>) -> Found<Shown> {
+    let time = samples.ratio("evict vectored", "evict each", Figure::Seconds)?;
+    let (many, each) = (samples.figure("evict vectored", SHOT)?, samples.figure("evict each", SHOT)?);
+    Ok(Shown::new(format!("{} against {}", plain(&many), plain(&each))).because(format!(
+        "time {}; requests to flush {}",
+        times(&time),
+        asked(samples, "evict vectored")
+    )))
 }

@@ -1,7 +1,8 @@
 //! S3: eleven ways to prepare a file in memory before it is written through a mapping, and those that came later.
 
-use super::samples::{Found, digits, either, milliseconds, phase_s, times, total_s, within};
-use super::{Experiment, Judge, Judged, Planned, Row, Samples, Scale, Setting, Verdict};
+use super::claim::{Claim, Test, least, of, up_to};
+use super::samples::{Found, Gap, Samples, Shown, digits, milliseconds, times};
+use super::{Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
 use crate::procedure::prefault::How;
 use faultline::params::Value;
 use faultline::{Bytes, Result};
@@ -42,44 +43,59 @@ const PUBLISHED: &[(&str, f64)] = &[
 ];
 
 /// What came after the source, and the places it can be used in.
-const MODERN: &[(&str, &str)] = &[
-    ("populate-write", "tmpfs"),
-    ("populate-parallel", "tmpfs"),
-    ("fallocate+populate-parallel", "tmpfs"),
-    ("01-plain", "tmpfs-huge"),
-    ("03-populate", "tmpfs-huge"),
-    ("populate-write", "tmpfs-huge"),
-    ("populate-parallel", "tmpfs-huge"),
-    ("01-plain", "hugetlb"),
-    ("populate-write+collapse", "tmpfs"),
+const MODERN: &[&str] = &[
+    "populate-write on tmpfs",
+    "populate-parallel on tmpfs",
+    "fallocate+populate-parallel on tmpfs",
+    "01-plain on tmpfs-huge",
+    "03-populate on tmpfs-huge",
+    "populate-write on tmpfs-huge",
+    "populate-parallel on tmpfs-huge",
+    "01-plain on hugetlb",
+    "populate-write+collapse on tmpfs",
 ];
 
-const ON_DISK: &[&str] = &["01-plain", "02-fallocate", "03-populate", "populate-write", "fallocate+populate-parallel"];
+/// Those of them that use small pages only.
+const MODERN_SMALL: &[&str] =
+    &["populate-write on tmpfs", "populate-parallel on tmpfs", "fallocate+populate-parallel on tmpfs"];
 
-fn cell(how: &str, place: &str) -> String {
-    format!("{how} on {place}")
-}
+const ON_DISK: &[&str] = &["01-plain", "02-fallocate", "03-populate", "populate-write", "fallocate+populate-parallel"];
 
 fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
     let size = size(setting.scale);
     let dir = setting.dir.to_owned();
     let numbered = How::ALL.iter().map(Value::text).filter(|how| how.starts_with(['0', '1']));
-    let published = numbered.map(|how| (how, "tmpfs"));
-    let later = MODERN.iter().map(|(how, place)| ((*how).to_owned(), *place));
-    let disk = ON_DISK.iter().map(|how| ((*how).to_owned(), "disk"));
-    let all: Vec<(String, &str)> = published.chain(later).chain(disk).collect();
-    all.into_iter()
-        .map(|(how, place)| {
-            let given = format!("how={how},place={place},size={size}");
-            setting.procedure(&cell(&how, place), "prefault", &given, &dir)
+    let published = numbered.map(|how| format!("{how} on tmpfs"));
+    let later = MODERN.iter().map(|cell| (*cell).to_owned());
+    let disk = ON_DISK.iter().map(|how| format!("{how} on disk"));
+    published
+        .chain(later)
+        .chain(disk)
+        .map(|cell| {
+            let (how, place) = cell.split_once(" on ").unwrap_or((&cell, "tmpfs"));
+            setting.procedure(&cell, "prefault", &format!("how={how},place={place},size={size}"), &dir)
         })
         .collect()
 }
 
 macro_rules! method {
     ($id:literal, $says:literal, $published:literal, $how:literal) => {
-        Row { id: $id, says: $says, published: $published, judge: Judge::By(|samples| either(one(samples, $how))) }
+        Row {
+            id: $id,
+            kind: Kind::Published,
+            says: $says,
+            published: $published,
+            rests_on: &[],
+            judge: Judge::Measured(|samples| one(samples, concat!($how, " on tmpfs"))),
+        }
     };
+}
+
+const PLAIN: &str = "01-plain on tmpfs";
+
+/// The writing loop alone after a preparation, over that of plain mmap.
+const fn loop_of(cell: &'static str, range: [f64; 2]) -> Test {
+    Test::ratio(of(cell, Figure::Seconds), of(PLAIN, Figure::Seconds), range)
 }
 
 const ROWS: &[Row] = &[
@@ -96,131 +112,193 @@ const ROWS: &[Row] = &[
     method!("S3.01", "plain mmap", "129.8 ms, 174.1", "01-plain"),
     Row {
         id: "S3.prefault",
-        says: "after any prefault, writing takes 0.2 to 0.6 of plain mmap's time",
+        kind: Kind::Published,
+        says: "after any prefault, writing takes at most 0.6 of plain mmap's time",
         published: "0.37",
-        judge: Judge::By(|samples| either(prefault(samples))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[
+                    loop_of("03-populate on tmpfs", up_to(0.6)),
+                    loop_of("04-populate+willneed on tmpfs", up_to(0.6)),
+                    loop_of("05-populate+sequential on tmpfs", up_to(0.6)),
+                    loop_of("06-fallocate+populate on tmpfs", up_to(0.6)),
+                    loop_of("07-fallocate+populate+willneed on tmpfs", up_to(0.6)),
+                    loop_of("10-touch+willneed on tmpfs", up_to(0.6)),
+                    loop_of("11-touch on tmpfs", up_to(0.6)),
+                ],
+            },
+            prefault,
+        ),
     },
     Row {
         id: "S3.fallocate",
-        says: "fallocate alone saves a fifth",
+        kind: Kind::Published,
+        says: "fallocate alone saves about a fifth: writing takes 0.65 to 0.95 of plain mmap's time",
         published: "0.82",
-        judge: Judge::By(|samples| either(against(samples, &["02-fallocate"], [0.65, 0.95]))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim { needs: &[], tests: &[loop_of("02-fallocate on tmpfs", [0.65, 0.95])] },
+            |samples| against(samples, &["02-fallocate on tmpfs"]),
+        ),
     },
     Row {
         id: "S3.hints",
-        says: "hints alone do next to nothing",
+        kind: Kind::Published,
+        says: "hints alone do next to nothing: writing takes 0.9 to 1.1 of plain mmap's time",
         published: "0.98–0.99",
-        judge: Judge::By(|samples| either(against(samples, &["08-willneed", "09-sequential"], [0.9, 1.1]))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[loop_of("08-willneed on tmpfs", [0.9, 1.1]), loop_of("09-sequential on tmpfs", [0.9, 1.1])],
+            },
+            |samples| against(samples, &["08-willneed on tmpfs", "09-sequential on tmpfs"]),
+        ),
     },
-    Row { id: "S3.numa", says: "the other node costs", published: "1.3 x", judge: Judge::By(|_| numa()) },
+    Row {
+        id: "S3.numa",
+        kind: Kind::Published,
+        says: "the other node costs",
+        published: "1.3 x",
+        rests_on: &[],
+        judge: Judge::NotBuilt(
+            "no cell binds memory to another node yet; by hand: numactl --membind=1 faultline reproduce S3",
+        ),
+    },
     Row {
         id: "S3.total*",
-        says: "with the preparation counted, prefaulting is still faster than plain mmap",
+        kind: Kind::Control,
+        says: "with the preparation counted, the best prefaulting is still faster than plain mmap",
         published: "left out",
-        judge: Judge::By(|samples| either(total(samples))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(least(PREFAULTING, Figure::Total), of(PLAIN, Figure::Total), up_to(1.0))],
+            },
+            total,
+        ),
     },
     Row {
         id: "S3.modern*",
+        kind: Kind::Control,
         says: "the best way of today is faster in total than the best of the eleven",
         published: "–",
-        judge: Judge::By(|samples| either(modern(samples))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(least(MODERN, Figure::Total), least(ELEVEN, Figure::Total), up_to(1.0))],
+            },
+            modern,
+        ),
     },
     Row {
         id: "S3.disk*",
-        says: "on the disk's file system prefaulting helps the writing loop as well",
+        kind: Kind::Control,
+        says: "on the disk's file system, too, the writing loop takes at most 0.8 of plain mmap's time after MAP_POPULATE",
         published: "–",
-        judge: Judge::By(|samples| either(on_disk(samples))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(
+                    of("03-populate on disk", Figure::Seconds),
+                    of("01-plain on disk", Figure::Seconds),
+                    up_to(0.8),
+                )],
+            },
+            on_disk,
+        ),
     },
 ];
 
 const PREFAULTING: &[&str] = &[
-    "03-populate",
-    "04-populate+willneed",
-    "05-populate+sequential",
-    "06-fallocate+populate",
-    "07-fallocate+populate+willneed",
-    "10-touch+willneed",
-    "11-touch",
+    "03-populate on tmpfs",
+    "04-populate+willneed on tmpfs",
+    "05-populate+sequential on tmpfs",
+    "06-fallocate+populate on tmpfs",
+    "07-fallocate+populate+willneed on tmpfs",
+    "10-touch+willneed on tmpfs",
+    "11-touch on tmpfs",
 ];
 
-fn one(samples: &Samples<'_>, how: &str) -> Found<Judged> {
-    let cell = cell(how, "tmpfs");
-    let inside = samples.figure(&cell, &phase_s("visit"))?;
-    let whole = samples.figure(&cell, &total_s)?;
-    Ok(Judged::new(Verdict::Measured, milliseconds(&inside)).because(format!("in total {}", milliseconds(&whole))))
+const ELEVEN: &[&str] = &[
+    "01-plain on tmpfs",
+    "02-fallocate on tmpfs",
+    "03-populate on tmpfs",
+    "04-populate+willneed on tmpfs",
+    "05-populate+sequential on tmpfs",
+    "06-fallocate+populate on tmpfs",
+    "07-fallocate+populate+willneed on tmpfs",
+    "08-willneed on tmpfs",
+    "09-sequential on tmpfs",
+    "10-touch+willneed on tmpfs",
+    "11-touch on tmpfs",
+];
+
+fn one(samples: &Samples<'_>, cell: &str) -> Found<Shown> {
+    let inside = samples.figure(cell, Figure::Seconds)?;
+    let whole = samples.figure(cell, Figure::Total)?;
+    Ok(Shown::new(milliseconds(&inside)).because(format!("in total {}", milliseconds(&whole))))
 }
 
-/// Each of `hows` against plain mmap, the writing loop alone: all of them must lie in the range.
-fn against(samples: &Samples<'_>, hows: &[&str], range: [f64; 2]) -> Found<Judged> {
-    let plain = cell("01-plain", "tmpfs");
-    let found = hows
-        .iter()
-        .map(|how| samples.ratio(&cell(how, "tmpfs"), &plain, &phase_s("visit")))
-        .collect::<Found<Vec<_>>>()?;
-    let verdicts: Vec<Verdict> = found.iter().map(|found| within(found, range)).collect();
-    let verdict = verdicts
-        .iter()
-        .find(|verdict| **verdict == Verdict::DoesNotHold)
-        .or_else(|| verdicts.iter().find(|verdict| **verdict != Verdict::Holds));
+/// Each of `cells` against plain mmap, the writing loop alone.
+fn against(samples: &Samples<'_>, cells: &[&str]) -> Found<Shown> {
+    let found = cells.iter().map(|cell| samples.ratio(cell, PLAIN, Figure::Seconds)).collect::<Found<Vec<_>>>()?;
     let lowest = found.iter().map(|found| found.median).fold(f64::INFINITY, f64::min);
     let highest = found.iter().map(|found| found.median).fold(0.0, f64::max);
     let ours = match found.as_slice() {
         [only] => times(only),
         _ => format!("{} to {} x", digits(lowest), digits(highest)),
     };
-    Ok(Judged::new(verdict.cloned().unwrap_or(Verdict::Holds), ours).because("the writing loop alone"))
+    Ok(Shown::new(ours).because("the writing loop alone"))
 }
 
-fn prefault(samples: &Samples<'_>) -> Found<Judged> {
-    let judged = against(samples, PREFAULTING, [0.2, 0.6])?;
-    let plain = samples.figure(&cell("01-plain", "tmpfs"), &phase_s("visit"))?.median;
-    let ready = samples.figure(&cell("11-touch", "tmpfs"), &phase_s("visit"))?.median;
-    let bytes = samples.valid(&cell("11-touch", "tmpfs")).next().map_or(0, |record| record.bytes()) as f64;
-    Ok(judged.because(format!(
+fn prefault(samples: &Samples<'_>) -> Found<Shown> {
+    let shown = against(samples, PREFAULTING)?;
+    let plain = samples.figure(PLAIN, Figure::Seconds)?.median;
+    let ready = samples.figure("11-touch on tmpfs", Figure::Seconds)?.median;
+    let bytes = samples.valid("11-touch on tmpfs").next().map_or(0, |record| record.bytes()) as f64;
+    Ok(shown.because(format!(
         "the writing loop alone; it writes {} GB/s without faults, and a fault costs {} ns",
         digits(bytes / ready / 1e9),
         digits((plain - ready) * 1e9 / (bytes / 4096.0))
     )))
 }
 
-fn numa() -> Judged {
-    Judged::cannot("no second NUMA node was measured; on a machine with several, bind the memory: numactl --membind")
-}
-
 /// The fastest of `cells` by total time.
-fn fastest(samples: &Samples<'_>, cells: impl Iterator<Item = String>) -> Option<(String, f64)> {
-    let found = cells.filter_map(|cell| Some((cell.clone(), samples.figure(&cell, &total_s).ok()?.median)));
-    found.min_by(|a, b| a.1.total_cmp(&b.1))
+fn fastest<'c>(samples: &Samples<'_>, cells: &[&'c str]) -> Found<&'c str> {
+    let found = cells.iter().filter_map(|cell| Some((*cell, samples.figure(cell, Figure::Total).ok()?.median)));
+    let least = found.min_by(|a, b| a.1.total_cmp(&b.1));
+    least.map(|(cell, _)| cell).ok_or_else(|| Gap::NoRun("one side has no figures".to_owned()))
 }
 
-fn total(samples: &Samples<'_>) -> Found<Judged> {
-    let plain = cell("01-plain", "tmpfs");
-    let nothing = || Judged::cannot("no prefaulting method has figures");
-    let (best, _) = fastest(samples, PREFAULTING.iter().map(|how| cell(how, "tmpfs"))).ok_or_else(nothing)?;
-    let found = samples.ratio(&best, &plain, &total_s)?;
-    Ok(Judged::new(within(&found, [0.0, 1.0]), times(&found)).because(format!("the best: {best}")))
+fn total(samples: &Samples<'_>) -> Found<Shown> {
+    let best = fastest(samples, PREFAULTING)?;
+    let found = samples.ratio(best, PLAIN, Figure::Total)?;
+    Ok(Shown::new(times(&found))
+        .because(format!("the best in all: {best}; judged by the best of the other repetitions")))
 }
 
-fn modern(samples: &Samples<'_>) -> Found<Judged> {
-    let nothing = || Judged::cannot("one side has no figures");
-    let eleven = PREFAULTING.iter().chain(&["01-plain", "02-fallocate", "08-willneed", "09-sequential"]);
-    let (old, _) = fastest(samples, eleven.map(|how| cell(how, "tmpfs"))).ok_or_else(nothing)?;
-    let (new, _) = fastest(samples, MODERN.iter().map(|(how, place)| cell(how, place))).ok_or_else(nothing)?;
-    let found = samples.ratio(&new, &old, &total_s)?;
-    let small =
-        fastest(samples, MODERN.iter().filter(|(_, place)| *place == "tmpfs").map(|(how, place)| cell(how, place)));
-    let control = match small {
-        Some((small, _)) => format!("without huge pages: {small}, {}", times(&samples.ratio(&small, &old, &total_s)?)),
-        None => String::new(),
-    };
-    Ok(Judged::new(within(&found, [0.0, 1.0]), times(&found)).because(format!("{new} against {old}")).control(control))
+fn modern(samples: &Samples<'_>) -> Found<Shown> {
+    let (new, old) = (fastest(samples, MODERN)?, fastest(samples, ELEVEN)?);
+    let found = samples.ratio(new, old, Figure::Total)?;
+    let small = fastest(samples, MODERN_SMALL)?;
+    let without = samples.ratio(small, old, Figure::Total)?;
+    Ok(Shown::new(times(&found))
+        .because(format!("{new} against {old}"))
+        .control(format!("without huge pages: {small}, {}", times(&without))))
 }
 
-fn on_disk(samples: &Samples<'_>) -> Found<Judged> {
-    let found = samples.ratio(&cell("03-populate", "disk"), &cell("01-plain", "disk"), &phase_s("visit"))?;
-    let written = samples.ratio(&cell("populate-write", "disk"), &cell("01-plain", "disk"), &phase_s("visit"))?;
-    let whole = samples.ratio(&cell("populate-write", "disk"), &cell("01-plain", "disk"), &total_s)?;
-    Ok(Judged::new(within(&found, [0.0, 0.8]), times(&found))
+fn on_disk(samples: &Samples<'_>) -> Found<Shown> {
+    let plain = "01-plain on disk";
+    let found = samples.ratio("03-populate on disk", plain, Figure::Seconds)?;
+    let written = samples.ratio("populate-write on disk", plain, Figure::Seconds)?;
+    let whole = samples.ratio("populate-write on disk", plain, Figure::Total)?;
+    Ok(Shown::new(times(&found))
         .because(format!("MADV_POPULATE_WRITE {}", times(&written)))
         .control(format!("in total {}", times(&whole))))
 }

@@ -1,9 +1,9 @@
 //! S4.matrix: mapped files against read and write calls, over sizes, cache states and orders.
 
-use super::samples::{Found, digits, either, per_second, within};
+use super::claim::{Claim, Test, from, of};
+use super::samples::{Found, Gap, Samples, Shown, digits};
 use super::setting::method;
-use super::{Experiment, Judge, Judged, Planned, Row, Samples, Scale, Setting, Verdict};
-use crate::record::Record;
+use super::{Condition, Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
 use crate::trial::{CacheState, Choice, Direction, Limits, Trial};
 use faultline::{Bytes, Result};
 
@@ -14,7 +14,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     question: "Is mmap faster than read(2) and write(2) when both process every byte, in each cell of a matrix?",
     room: |scale| Bytes(sizes(scale).iter().map(|size| size.0).sum::<u64>() * 5 / 4 + (512 << 20)),
     memory: |scale| Bytes(sizes(scale).iter().map(|size| size.0).max().unwrap_or(0) * 3 / 2),
-    repetitions: |scale| scale.of(1, 5, 5),
+    repetitions: |scale| scale.of(1, 6, 6),
     cells,
     published: &[],
     timeline: None,
@@ -77,85 +77,108 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
 const ROWS: &[Row] = &[
     Row {
         id: "S4.matrix",
+        kind: Kind::Published,
         says: "all cells of mode, test, size, cache and order, every byte processed",
         published: "tables 4.2 and 4.3",
-        judge: Judge::By(|samples| either(matrix(samples))),
+        rests_on: &[],
+        judge: Judge::Measured(matrix),
     },
     Row {
         id: "S4.mmapwins",
+        kind: Kind::Published,
         says: "mmap is faster in every read cell",
         published: "1.17–4.4 x",
-        judge: Judge::By(|samples| either(wins(samples, "read"))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(
+                    of("mmap read *", Figure::PerSecond),
+                    of("calls read *", Figure::PerSecond),
+                    from(1.0),
+                )],
+            },
+            |samples| wins(samples, "read"),
+        ),
     },
     Row {
         id: "S4.writes*",
+        kind: Kind::Control,
         says: "mmap is faster in every write cell",
         published: "mixed",
-        judge: Judge::By(|samples| either(wins(samples, "write"))),
+        rests_on: &[],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[Test::ratio(
+                    of("mmap write *", Figure::PerSecond),
+                    of("calls write *", Figure::PerSecond),
+                    from(1.0),
+                )],
+            },
+            |samples| wins(samples, "write"),
+        ),
     },
     Row {
         id: "S4.big",
-        says: "files larger than memory work, too",
+        kind: Kind::OurOwn,
+        says: "files larger than memory work, too: twice the limit and more is read whole, every byte right",
         published: "not shown",
-        judge: Judge::By(|samples| either(big(samples))),
+        rests_on: &[Condition::Memory],
+        judge: Judge::Claim(
+            Claim {
+                needs: &[],
+                tests: &[
+                    Test::every_run(of(BIG_MAPPED, Figure::WholeAndRight), [1.0, 1.0]),
+                    Test::every_run(of(BIG_CALLS, Figure::WholeAndRight), [1.0, 1.0]),
+                    Test::every_run(of(BIG_MAPPED, Figure::DataOverMemory), from(2.0)),
+                    Test::every_run(of(BIG_CALLS, Figure::DataOverMemory), from(2.0)),
+                ],
+            },
+            big,
+        ),
     },
 ];
 
-/// The cells of a test as pairs of mmap and calls.
-fn pairs<'a>(samples: &Samples<'a>, test: &str) -> Vec<(&'a str, String)> {
-    let begin = format!("mmap {test} ");
-    let pair = |cell: &'a str| Some((cell, cell.strip_prefix("mmap ").map(|rest| format!("calls {rest}"))?));
-    samples.names().filter(|cell| cell.starts_with(&begin)).filter_map(pair).collect()
-}
+const BIG_MAPPED: &str = "beyond memory mmap";
+const BIG_CALLS: &str = "beyond memory pread";
 
-fn matrix(samples: &Samples<'_>) -> Found<Judged> {
+fn matrix(samples: &Samples<'_>) -> Found<Shown> {
     let cells: Vec<&str> =
         samples.names().filter(|cell| cell.starts_with("mmap ") || cell.starts_with("calls ")).collect();
     if cells.is_empty() {
-        return Err(Judged::cannot("the matrix was not run"));
+        return Err(Gap::NoRun("the matrix was not run".to_owned()));
     }
     let refused = cells.iter().filter(|cell| samples.gap(cell).is_some()).count();
     let runs: usize = cells.iter().map(|cell| samples.valid(cell).count()).sum();
-    Ok(Judged::new(Verdict::Measured, format!("{} cells, {runs} valid runs", cells.len() - refused))
+    Ok(Shown::new(format!("{} cells, {runs} valid runs", cells.len() - refused))
         .because(format!("{refused} cells refused as not what they say; faultline reproduce S4 --csv FILE has all")))
 }
 
-fn wins(samples: &Samples<'_>, test: &str) -> Found<Judged> {
-    let mut won = 0;
-    let mut undecided = 0;
-    let mut ratios = Vec::new();
-    for (mapped, calls) in pairs(samples, test) {
-        let Ok(found) = samples.ratio(mapped, &calls, &per_second) else { continue };
-        match within(&found, [1.0, f64::INFINITY]) {
-            Verdict::Holds => won += 1,
-            Verdict::DoesNotHold => {}
-            _ => undecided += 1,
-        }
-        ratios.push((found.median, mapped.trim_start_matches("mmap ")));
-    }
+/// Lowest and highest ratio of mmap to calls over the cells of a test.
+fn wins(samples: &Samples<'_>, test: &str) -> Found<Shown> {
+    let begin = format!("mmap {test} ");
+    let ratio = |cell: &'_ str| {
+        let rest = cell.strip_prefix(&begin)?.to_owned();
+        let found = samples.ratio(cell, &format!("calls {test} {rest}"), Figure::PerSecond).ok()?;
+        Some((found.median, rest))
+    };
+    let mut ratios: Vec<(f64, String)> = samples.names().filter_map(ratio).collect();
     ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(lowest), Some(highest)) = (ratios.first(), ratios.last()) else {
-        return Err(Judged::cannot(format!("no {test} cell has figures of both")));
+        return Err(Gap::NoRun(format!("no {test} cell has figures of both")));
     };
-    let lost = ratios.len() - won - undecided;
-    let verdict = match (lost, undecided) {
-        (0, 0) => Verdict::Holds,
-        (0, _) => Verdict::CannotTest(format!("{undecided} of {} cells cannot be told apart; run more", ratios.len())),
-        _ => Verdict::DoesNotHold,
-    };
-    Ok(Judged::new(
-        verdict,
-        format!("{} to {} x; {won} won, {lost} lost, {undecided} undecided", digits(lowest.0), digits(highest.0)),
-    )
-    .because(format!("lowest {}, highest {}", lowest.1, highest.1)))
+    Ok(Shown::new(format!("{} to {} x in {} cells", digits(lowest.0), digits(highest.0), ratios.len()))
+        .because(format!("lowest {}, highest {}", lowest.1, highest.1)))
 }
 
-fn big(samples: &Samples<'_>) -> Found<Judged> {
-    let mapped = samples.figure("beyond memory mmap", &per_second)?;
-    let calls = samples.figure("beyond memory pread", &per_second)?;
-    let record: Option<&Record> = samples.valid("beyond memory mmap").next();
-    let times = record
-        .map_or(0.0, |record| record.trial.data.size_bytes as f64 / record.trial.memory_bytes.unwrap_or(1) as f64);
-    Ok(Judged::new(Verdict::Holds, format!("{} x memory was read whole, every byte right", digits(times)))
-        .because(format!("{} blocks/s mapped, {} by calls", digits(mapped.median), digits(calls.median))))
+fn big(samples: &Samples<'_>) -> Found<Shown> {
+    let mapped = samples.figure(BIG_MAPPED, Figure::PerSecond)?;
+    let calls = samples.figure(BIG_CALLS, Figure::PerSecond)?;
+    let over = samples.figure(BIG_MAPPED, Figure::DataOverMemory)?;
+    Ok(Shown::new(format!("{} x memory", digits(over.median))).because(format!(
+        "{} blocks/s mapped, {} by calls",
+        digits(mapped.median),
+        digits(calls.median)
+    )))
 }

@@ -1,6 +1,6 @@
 //! S4: what the thesis built or left as future work that needs more than trials: a launcher, a patched kernel, policies.
 
-use super::{Experiment, Judge, Planned, Row, Setting};
+use super::{Experiment, Judge, Kind, Planned, Row, Setting};
 use faultline::{Bytes, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -22,41 +22,59 @@ fn cells(_: &mut Setting<'_>) -> Result<Vec<Planned>> {
     Ok(Vec::new())
 }
 
-const LAUNCHER: Judge = Judge::Not("needs the launcher, which is not built yet");
-const KERNEL: Judge = Judge::Not("needs the kernel lab and its guest, which are not built yet");
+const LAUNCHER: Judge = Judge::NotBuilt("needs the launcher, which is not built yet");
+const KERNEL: Judge = Judge::NotBuilt("needs the kernel lab and its guest, which are not built yet");
 
 const ROWS: &[Row] = &[
     Row {
         id: "S4.bwaindex",
+        kind: Kind::Published,
         says: "bwa index on memory-mapped files: same output, a little faster when memory is enough",
         published: "1.04–1.10 x",
+        rests_on: &[],
         judge: LAUNCHER,
     },
     Row {
         id: "S4.bwabig",
+        kind: Kind::Published,
         says: "the human genome is indexed on an 8 GB machine that could not do it before",
         published: "3 000 s",
+        rests_on: &[],
         judge: LAUNCHER,
     },
     Row {
         id: "S4.bwamem",
+        kind: Kind::Published,
         says: "bwa mem with its index mapped instead of loaded",
         published: "works",
+        rests_on: &[],
         judge: LAUNCHER,
     },
-    Row { id: "S4.bwamem2", says: "the same for bwa-mem2", published: "given up", judge: LAUNCHER },
+    Row {
+        id: "S4.bwamem2",
+        kind: Kind::Published,
+        says: "the same for bwa-mem2",
+        published: "given up",
+        rests_on: &[],
+        judge: LAUNCHER,
+    },
     Row {
         id: "S4.readahead",
+        kind: Kind::Published,
         says: "a kernel read-ahead policy prefetches a strided read; other programs are unchanged",
         published: "designed, never built",
+        rests_on: &[],
         judge: KERNEL,
     },
     Row {
         id: "S4.kernels",
+        kind: Kind::OurOwn,
         says: "the same tests on an up-to-date kernel and on other devices",
         published: "future work",
+        rests_on: &[],
         judge: Judge::Built(
             "faultline reproduce, on each machine and kernel; the drift over guests needs the kernel lab",
+            None,
         ),
     },
 ];

@@ -1,29 +1,27 @@
-//! The records of one experiment, asked by cell, and what a row's judge says of them.
+//! The records of one experiment in one session, asked by cell.
 
-use crate::record::{Outcome, Record};
-use crate::stats::{self, Estimate};
-use std::collections::BTreeMap;
+use super::figure::Figure;
+use super::verdict::{Verdict, Why};
+use crate::record::{Finding, Outcome, Record};
+use crate::stats::{self, Estimate, WANTED};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What was found of a row.
+/// Why a cell has no figure.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// It holds here.
-    Holds,
-    /// It does not.
-    DoesNotHold,
-    /// It cannot be tested here, for this reason.
-    CannotTest(String),
-    /// It is a figure rather than a claim: ours stands beside it.
-    Measured,
-    /// It is a system rather than a claim, and ours is this command.
-    Built(String),
+pub enum Gap {
+    /// It cannot have one here.
+    Cannot(String),
+    /// No run counts; more may.
+    NoRun(String),
 }
 
-/// A row's verdict with what it rests on.
-#[derive(Clone, Debug)]
-pub struct Judged {
-    /// The verdict.
-    pub verdict: Verdict,
+/// What was found, or why nothing was.
+pub type Found<T> = std::result::Result<T, Gap>;
+
+/// What stands beside a verdict.
+#[derive(Clone, Debug, Default)]
+pub struct Shown {
     /// Our figure, with its interval.
     pub ours: String,
     /// The counter behind it.
@@ -32,69 +30,82 @@ pub struct Judged {
     pub control: String,
 }
 
-/// What was found, or the judgement that it cannot be.
-pub type Found<T> = std::result::Result<T, Judged>;
-
-/// A figure of one record.
-pub type Figure<'f> = &'f dyn Fn(&Record) -> Option<f64>;
-
-/// The records of an experiment by cell.
-pub struct Samples<'a> {
-    cells: BTreeMap<&'a str, Vec<&'a Record>>,
+/// The runs of the cells that a row looked at.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Runs {
+    /// How many were made.
+    pub made: usize,
+    /// How many of them do not count.
+    pub refused: usize,
+    /// Why not: how often each reason was given, with an example.
+    pub reasons: Vec<String>,
+    /// How many of those that count carry a note (a busy machine, processor time taken by the hypervisor).
+    pub noted: usize,
+    /// What was noted.
+    pub notes: BTreeSet<String>,
+    /// Remarks on the machine.
+    pub remarks: BTreeSet<String>,
 }
 
-impl Judged {
-    /// A verdict with our figure.
-    pub fn new(verdict: Verdict, ours: impl Into<String>) -> Judged {
-        Judged { verdict, ours: ours.into(), evidence: String::new(), control: String::new() }
+/// The records of an experiment by cell. Remembers which cells were asked for.
+pub struct Samples<'a> {
+    cells: BTreeMap<&'a str, Vec<&'a Record>>,
+    asked: RefCell<BTreeSet<String>>,
+    first: RefCell<Option<usize>>,
+}
+
+impl Shown {
+    /// Our figure.
+    pub fn new(ours: impl Into<String>) -> Shown {
+        Shown { ours: ours.into(), ..Shown::default() }
     }
 
     /// The same with the counter behind it.
-    pub fn because(mut self, evidence: impl Into<String>) -> Judged {
+    pub fn because(mut self, evidence: impl Into<String>) -> Shown {
         self.evidence = evidence.into();
         self
     }
 
     /// The same with the control beside it.
-    pub fn control(mut self, control: impl Into<String>) -> Judged {
+    pub fn control(mut self, control: impl Into<String>) -> Shown {
         self.control = control.into();
         self
     }
+}
 
-    /// It cannot be tested here.
-    pub fn cannot(reason: impl Into<String>) -> Judged {
-        Judged::new(Verdict::CannotTest(reason.into()), "")
-    }
-
-    /// It is a system, and this is ours.
-    pub fn built(command: &str) -> Judged {
-        Judged::new(Verdict::Built(command.to_owned()), "")
+impl Gap {
+    /// The reason.
+    pub fn says(&self) -> &str {
+        match self {
+            Gap::Cannot(says) | Gap::NoRun(says) => says,
+        }
     }
 }
 
-impl Verdict {
-    /// In the words of the ledger.
-    pub fn words(&self) -> &'static str {
-        match self {
-            Verdict::Holds => "holds here",
-            Verdict::DoesNotHold => "does not hold here",
-            Verdict::CannotTest(_) => "cannot be tested here",
-            Verdict::Measured => "measured",
-            Verdict::Built(_) => "built",
+impl From<Gap> for Verdict {
+    fn from(gap: Gap) -> Verdict {
+        match gap {
+            Gap::Cannot(why) => Verdict::CannotTest(why),
+            Gap::NoRun(why) => Verdict::Undecided(Why::NoRun(why)),
         }
     }
 }
 
 impl<'a> Samples<'a> {
-    /// The records of `experiment` among `records`.
-    pub fn of(experiment: &str, records: &'a [Record]) -> Samples<'a> {
+    /// The records of `experiment` among `records`, which are of one session.
+    pub fn of(experiment: &str, records: &[&'a Record]) -> Samples<'a> {
         let mut cells: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
         for record in records {
             if let Some(cell) = record.cell.as_ref().filter(|cell| cell.experiment == experiment) {
                 cells.entry(&cell.name).or_default().push(record);
             }
         }
-        Samples { cells }
+        Samples { cells, asked: RefCell::default(), first: RefCell::default() }
+    }
+
+    /// Whether there is no record at all.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
     }
 
     /// The names of the cells that were run.
@@ -104,77 +115,122 @@ impl<'a> Samples<'a> {
 
     /// The runs of a cell that may be believed.
     pub fn valid(&self, cell: &str) -> impl Iterator<Item = &'a Record> {
+        self.asked.borrow_mut().insert(cell.to_owned());
         self.cells.get(cell).into_iter().flatten().copied().filter(|record| record.is_valid())
     }
 
-    /// Why a cell has no figures; `None` where it has.
-    pub fn gap(&self, cell: &str) -> Option<String> {
+    /// Why a cell has no run that counts; `None` where it has.
+    pub fn gap(&self, cell: &str) -> Option<Gap> {
         let Some(records) = self.cells.get(cell) else {
-            return Some(format!("\"{cell}\" was not run"));
+            return Some(Gap::NoRun(format!("\"{cell}\" was not run")));
         };
         if records.iter().any(|record| record.is_valid()) {
             return None;
         }
-        let reason = |record: &&Record| match &record.outcome {
-            Outcome::Missing(missing) => {
-                let remedy = if missing.remedy.is_empty() { String::new() } else { format!("; {}", missing.remedy) };
-                format!("{}: {}{remedy}", missing.what, missing.reason)
-            }
-            Outcome::Failed(why) => format!("\"{cell}\" failed: {why}"),
-            Outcome::Interrupted => format!("\"{cell}\" was interrupted"),
-            Outcome::Done => format!("\"{cell}\" is not valid: {}", record.spoiled().collect::<Vec<_>>().join(", ")),
-        };
-        records.first().map(reason)
+        let spoiled = records.iter().find(|record| record.outcome == Outcome::Done);
+        Some(match (spoiled, records.first().map(|record| &record.outcome)) {
+            (Some(record), _) => Gap::NoRun(format!(
+                "all runs of \"{cell}\" were refused: {}",
+                record.spoiled().collect::<Vec<_>>().join(", ")
+            )),
+            (_, Some(Outcome::Missing(missing))) => Gap::Cannot(missing_words(missing)),
+            (_, Some(Outcome::Failed(why))) => Gap::Cannot(format!("\"{cell}\" failed: {why}")),
+            _ => Gap::NoRun(format!("\"{cell}\" was interrupted")),
+        })
+    }
+
+    /// Why runs that count do not tell a figure: what they say is missing.
+    pub fn uncounted(&self, cell: &str, figure: Figure) -> Gap {
+        let missing: BTreeSet<String> =
+            self.valid(cell).flat_map(|record| &record.missing).map(missing_words).collect();
+        let missing = missing.into_iter().collect::<Vec<_>>().join("; ");
+        let beside = if missing.is_empty() { missing } else { format!("; not here: {missing}") };
+        Gap::Cannot(format!("\"{cell}\" did not tell \"{}\"{beside}", figure.name()))
     }
 
     /// The figure of a cell: median with interval.
-    pub fn figure(&self, cell: &str, figure: Figure<'_>) -> Found<Estimate> {
-        let samples: Vec<f64> = self.valid(cell).filter_map(figure).collect();
-        let nothing = || Judged::cannot(self.gap(cell).unwrap_or_else(|| format!("\"{cell}\" did not count it")));
+    pub fn figure(&self, cell: &str, figure: Figure) -> Found<Estimate> {
+        let samples: Vec<f64> = self.valid(cell).filter_map(|record| figure.of(record)).collect();
+        self.first.borrow_mut().get_or_insert(samples.len());
+        let nothing = || self.gap(cell).unwrap_or_else(|| self.uncounted(cell, figure));
         stats::estimate(&samples).ok_or_else(nothing)
     }
 
     /// The figure of cell `a` over that of cell `b`, paired by repetition.
-    pub fn ratio(&self, a: &str, b: &str, figure: Figure<'_>) -> Found<Estimate> {
+    pub fn ratio(&self, a: &str, b: &str, figure: Figure) -> Found<Estimate> {
         self.ratio_of((a, figure), (b, figure))
     }
 
     /// One figure over another, of the same or of two cells, paired by repetition.
-    pub fn ratio_of(&self, a: (&str, Figure<'_>), b: (&str, Figure<'_>)) -> Found<Estimate> {
+    pub fn ratio_of(&self, a: (&str, Figure), b: (&str, Figure)) -> Found<Estimate> {
         for (cell, _) in [a, b] {
             if let Some(gap) = self.gap(cell) {
-                return Err(Judged::cannot(gap));
+                return Err(gap);
             }
         }
         let pairs: Vec<(f64, f64)> = self
             .valid(a.0)
             .filter_map(|first| {
                 let second = self.valid(b.0).find(|other| other.trial.repetition == first.trial.repetition)?;
-                Some((a.1(first)?, b.1(second)?))
+                Some((a.1.of(first)?, b.1.of(second)?))
             })
             .collect();
+        self.first.borrow_mut().get_or_insert(pairs.len());
         let nothing =
-            || Judged::cannot(format!("\"{}\" and \"{}\" have no repetition in common that counted it", a.0, b.0));
+            || Gap::NoRun(format!("\"{}\" and \"{}\" have no repetition in common that counted it", a.0, b.0));
         stats::compare(&pairs).map(|found| found.ratio).ok_or_else(nothing)
+    }
+
+    /// Runs behind the first figure that was asked for.
+    pub fn behind_first(&self) -> usize {
+        self.first.borrow().unwrap_or(0)
+    }
+
+    /// The runs of all cells asked for so far.
+    pub fn runs(&self) -> Runs {
+        let asked = self.asked.borrow();
+        let records: Vec<&Record> =
+            asked.iter().filter_map(|cell| self.cells.get(cell.as_str())).flatten().copied().collect();
+        let valid = records.iter().filter(|record| record.is_valid());
+        let noted = |record: &Record| -> Vec<String> {
+            let gates = record.gates.iter().filter(|gate| gate.finding == Finding::Noted);
+            gates.map(|gate| gate.name.clone()).collect()
+        };
+        Runs {
+            made: records.len(),
+            refused: records.iter().filter(|record| is_refused(record)).count(),
+            reasons: reasons(&records),
+            noted: valid.clone().filter(|record| !noted(record).is_empty()).count(),
+            notes: valid.clone().flat_map(|record| noted(record)).collect(),
+            remarks: valid.flat_map(|record| record.machine.remarks.iter().cloned()).collect(),
+        }
     }
 }
 
-/// Whether an estimate lies in a range: it does where its whole interval does, it does not where none of it does.
-pub fn within(found: &Estimate, [low, high]: [f64; 2]) -> Verdict {
-    let [from, to] = found.interval.unwrap_or([found.median; 2]);
-    match () {
-        () if from >= low && to <= high => Verdict::Holds,
-        () if to < low || from > high => Verdict::DoesNotHold,
-        () => {
-            let edge = if from < low { low } else { high };
-            Verdict::CannotTest(format!(
-                "the interval {} to {} holds the threshold {}; run more, --scale full",
-                digits(from),
-                digits(to),
-                digits(edge)
-            ))
-        }
+/// Whether a run was made and does not count. One that could not begin for want of a facility is none.
+pub fn is_refused(record: &Record) -> bool {
+    !record.is_valid() && !matches!(record.outcome, Outcome::Missing(_))
+}
+
+/// Why runs were refused: how often for each reason, with one of its sentences.
+pub fn reasons(records: &[&Record]) -> Vec<String> {
+    let mut found: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for record in records.iter().filter(|record| is_refused(record)) {
+        let gate = record.gates.iter().find(|gate| gate.finding == Finding::Spoiled);
+        let (name, says) = match (&record.outcome, gate) {
+            (Outcome::Failed(why), _) => ("failed", why.as_str()),
+            (Outcome::Interrupted, _) => ("interrupted", "by the user"),
+            (_, Some(gate)) => (gate.name.as_str(), gate.says.as_str()),
+            (_, None) => ("unknown", ""),
+        };
+        found.entry(name).or_insert((0, says)).0 += 1;
     }
+    found.into_iter().map(|(name, (count, says))| format!("{count} x {name} ({says})")).collect()
+}
+
+fn missing_words(missing: &crate::record::MissingFacility) -> String {
+    let remedy = if missing.remedy.is_empty() { String::new() } else { format!("; {}", missing.remedy) };
+    format!("{}: {}{remedy}", missing.what, missing.reason)
 }
 
 /// A number in three digits.
@@ -182,57 +238,25 @@ pub fn digits(value: f64) -> String {
     faultline::units::three_digits(value)
 }
 
-/// `2.67 x [2.59–2.81]`
+/// `2.67 x [2.59–2.81]`; with its coverage where that is less than a verdict needs.
 pub fn times(found: &Estimate) -> String {
-    match found.interval {
-        Some([low, high]) => format!("{} x [{}–{}]", digits(found.median), digits(low), digits(high)),
-        None => format!("{} x (one run)", digits(found.median)),
-    }
+    format!("{} x{}", digits(found.median), bracket(found, 1.0))
 }
 
 /// `834 ms [820–850]`
 pub fn milliseconds(found: &Estimate) -> String {
-    let [median, low, high] =
-        [found.median, found.interval.map_or(0.0, |it| it[0]), found.interval.map_or(0.0, |it| it[1])]
-            .map(|seconds| digits(seconds * 1e3));
-    match found.interval {
-        Some(_) => format!("{median} ms [{low}–{high}]"),
-        None => format!("{median} ms (one run)"),
-    }
+    format!("{} ms{}", digits(found.median * 1e3), bracket(found, 1e3))
 }
 
-/// Seconds of one phase.
-pub fn phase_s(name: &'static str) -> impl Fn(&Record) -> Option<f64> {
-    move |record| Some(record.phase(name)?.wall_ns as f64 / 1e9)
+/// `12.3 [11.9–12.8]`
+pub fn plain(found: &Estimate) -> String {
+    format!("{}{}", digits(found.median), bracket(found, 1.0))
 }
 
-/// Seconds of all phases.
-pub fn total_s(record: &Record) -> Option<f64> {
-    (!record.phases.is_empty()).then(|| record.phases.iter().map(|phase| phase.wall_ns as f64 / 1e9).sum())
-}
-
-/// Accesses a second, preparation included.
-pub fn per_second(record: &Record) -> Option<f64> {
-    total_s(record).filter(|seconds| *seconds > 0.0).map(|seconds| record.accesses() as f64 / seconds)
-}
-
-/// What counters grew by together in one phase.
-pub fn counted(phase: &'static str, names: &'static [&'static str]) -> impl Fn(&Record) -> Option<f64> {
-    move |record| {
-        let counters = &record.phase(phase)?.counters;
-        names.iter().map(|name| counters.get(*name).map(|value| *value as f64)).sum()
-    }
-}
-
-/// A figure that a procedure counted.
-pub fn own(name: &'static str) -> impl Fn(&Record) -> Option<f64> {
-    move |record| record.figures.get(name).map(|value| *value as f64)
-}
-
-/// Page faults of the visit.
-pub const FAULTS: &[&str] = &["minor_faults", "major_faults"];
-
-/// Whichever way it went.
-pub fn either(result: Found<Judged>) -> Judged {
-    result.unwrap_or_else(|cannot| cannot)
+fn bracket(found: &Estimate, factor: f64) -> String {
+    let Some([low, high]) = found.interval.map(|ends| ends.map(|end| digits(end * factor))) else {
+        return " (one run)".to_owned();
+    };
+    let covers = if found.coverage < WANTED { format!(": {:.0} %", found.coverage * 100.0) } else { String::new() };
+    format!(" [{low}–{high}{covers}]")
 }

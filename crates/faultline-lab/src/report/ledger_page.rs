@@ -1,14 +1,16 @@
 //! The page of the ledger: a section for each experiment, with its question, its rows and its figures.
 
-use super::ledger::{beside, by_experiment, count};
+use super::ledger::{agreement, beside, by_experiment, runs};
+use super::ledger_head::Head;
 use super::plot::{self, Bar};
 use super::{Summary, html, words};
-use crate::experiment::{Entry, Experiment};
+use crate::experiment::{self, Entry, Experiment, Session};
 use crate::record::Record;
 use crate::stats;
 use crate::trial::Arm;
 use faultline::Result;
 use minijinja::{Value, context};
+use std::collections::BTreeMap;
 
 /// The page about `entries`, with figures from `records`.
 ///
@@ -18,27 +20,18 @@ pub fn page(entries: &[Entry], records: &[Record]) -> Result<String> {
         .into_iter()
         .map(|(experiment, rows)| section(experiment, &rows, records))
         .collect::<Result<Vec<Value>>>()?;
-    let counts: Vec<Value> = count(entries).into_iter().map(|(verdict, count)| context! { verdict, count }).collect();
-    let machine = records.first().map(|record| {
-        let machine = &record.machine;
-        format!(
-            "{} x {}, {} memory, Linux {}, {} on {}",
-            machine.cpus,
-            machine.cpu,
-            words::bytes(machine.memory_bytes as f64),
-            machine.kernel,
-            machine.filesystem,
-            machine.device
-        )
-    });
-    html::fill("ledger.html", include_str!("ledger.html"), context! { sections, counts, machine })
+    let head = Head::of(entries, records);
+    let lines = head.lines().split_off(head.counts.len());
+    let kind = |(kind, verdicts): (experiment::Kind, BTreeMap<&str, usize>)| {
+        let verdicts: Vec<Value> = verdicts.into_iter().map(|(verdict, count)| context! { verdict, count }).collect();
+        context! { kind => kind.words(), verdicts }
+    };
+    let counts: Vec<Value> = head.counts.into_iter().map(kind).collect();
+    html::fill("ledger.html", include_str!("ledger.html"), context! { sections, counts, lines })
 }
 
 fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Result<Value> {
-    let own: Vec<&Record> = records
-        .iter()
-        .filter(|record| record.cell.as_ref().is_some_and(|cell| cell.experiment == experiment.id))
-        .collect();
+    let own = drawn(experiment, records);
     let rows: Vec<Value> = rows.iter().map(|entry| row(entry)).collect();
     let figures = kinds(&own)
         .into_iter()
@@ -70,6 +63,13 @@ fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Resu
     })
 }
 
+/// The records of an experiment in the first session that has it: sessions are not mixed in a figure.
+fn drawn<'a>(experiment: &Experiment, records: &'a [Record]) -> Vec<&'a Record> {
+    let is_own = |record: &&Record| record.cell.as_ref().is_some_and(|cell| cell.experiment == experiment.id);
+    let of = |session: Session<'a>| session.records.into_iter().filter(is_own).collect::<Vec<_>>();
+    experiment::sessions(records).into_iter().map(of).find(|own| !own.is_empty()).unwrap_or_default()
+}
+
 fn milliseconds(value: f64) -> String {
     format!("{} ms", words::count(value))
 }
@@ -79,7 +79,9 @@ fn row(entry: &Entry) -> Value {
         id => entry.row.id,
         says => entry.row.says,
         published => entry.row.published,
-        ours => entry.judged.ours,
+        ours => entry.judged.shown.ours,
+        runs => runs(entry),
+        agreement => agreement(entry),
         verdict => entry.judged.verdict.words(),
         beside => beside(entry),
     }
@@ -161,11 +163,28 @@ fn timeline(records: &[&Record], end: &str) -> Result<Value> {
 mod tests {
     use super::*;
     use crate::experiment::ledger;
+    use crate::record::Cell;
+    use crate::report::synthetic::Run;
 
     #[test]
     fn a_page_without_records_is_a_page() {
         let page = page(&ledger(&[], &[]), &[]).unwrap();
 
         assert!(page.contains("S2.collapse") && !page.contains("<script"));
+    }
+
+    #[test]
+    fn the_figures_of_an_experiment_are_of_its_first_session() {
+        let run = |session: &str, turn: u32| {
+            let [experiment, name, scale] = ["S0", "mmap", "standard"].map(str::to_owned);
+            let cell = Cell { experiment, name, scale };
+            Run::of("mmap").session(session).repetition(turn).edit(|record| record.cell = Some(cell)).record()
+        };
+        let records = [run("A", 0), run("A", 1), run("B", 0)];
+
+        let page = page(&ledger(&records, &[]), &records).unwrap();
+
+        assert!(page.contains(" 2 runs, scale standard."), "the runs of both sessions are in one figure");
+        assert!(page.contains("session B: 1 runs"), "the head names both");
     }
 }

@@ -11,6 +11,8 @@ pub mod fio_json;
 pub mod html;
 pub mod json;
 pub mod ledger;
+mod ledger_head;
+pub mod ledger_json;
 pub mod ledger_page;
 pub mod phases;
 pub mod plot;

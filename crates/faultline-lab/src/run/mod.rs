@@ -72,11 +72,16 @@ fn program(trial: &Trial) -> std::result::Result<Option<Vec<String>>, Outcome> {
     })
 }
 
+/// What makes these records: name, version and commit.
+pub fn tool() -> String {
+    format!("faultline {} ({})", env!("CARGO_PKG_VERSION"), env!("FAULTLINE_COMMIT"))
+}
+
 fn blank(trial: &Trial, session: &Session<'_>) -> Record {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Record {
         format: record::FORMAT,
-        tool: format!("faultline {}", env!("CARGO_PKG_VERSION")),
+        tool: tool(),
         session: session.name.clone(),
         began_unix_s: now.as_secs(),
         trial: trial.clone(),

@@ -134,6 +134,20 @@ fn living_children(pid: u32) -> Vec<u32> {
     found
 }
 
+impl Reading for Device {
+    fn read(&mut self, values: &mut [Option<u64>]) {
+        let Some(text) = self.live.read() else { return };
+        let rows: Vec<DiskStat> =
+            self.numbers.iter().filter_map(|&(major, minor)| diskstats::row(text, major, minor)).collect();
+        let sum = |field: fn(&DiskStat) -> u64| (!rows.is_empty()).then(|| rows.iter().map(field).sum());
+        values[0] = sum(|row| row.read_bytes);
+        values[1] = sum(|row| row.write_bytes);
+        values[2] = sum(|row| row.reads);
+        values[3] = sum(|row| row.writes);
+        values[4] = sum(|row| row.busy_ms.saturating_mul(1_000_000));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,19 +186,5 @@ mod tests {
 
         let mib = 1 << 20;
         assert_eq!(counts, [(mib, mib), (2 * mib, mib), (2 * mib, 2 * mib)]);
-    }
-}
-
-impl Reading for Device {
-    fn read(&mut self, values: &mut [Option<u64>]) {
-        let Some(text) = self.live.read() else { return };
-        let rows: Vec<DiskStat> =
-            self.numbers.iter().filter_map(|&(major, minor)| diskstats::row(text, major, minor)).collect();
-        let sum = |field: fn(&DiskStat) -> u64| (!rows.is_empty()).then(|| rows.iter().map(field).sum());
-        values[0] = sum(|row| row.read_bytes);
-        values[1] = sum(|row| row.write_bytes);
-        values[2] = sum(|row| row.reads);
-        values[3] = sum(|row| row.writes);
-        values[4] = sum(|row| row.busy_ms.saturating_mul(1_000_000));
     }
 }
