@@ -226,7 +226,7 @@ fn warm_numpy_rows_raise_nothing() {
 }
 
 #[test]
-fn a_warm_sqlite_table_that_is_mapped_or_read_raises_nothing() {
+fn a_warm_sqlite_table_raises_no_more_than_a_note_on_copies() {
     if !has_program("sqlite3", "sqlite3") {
         return;
     }
@@ -240,7 +240,7 @@ fn a_warm_sqlite_table_that_is_mapped_or_read_raises_nothing() {
     for (mapped, is_seen) in ["0", "1000000000"].into_iter().zip(is_seen) {
         let passes = format!("{rows} SELECT count(substr(t.v, 500, 1)) FROM n CROSS JOIN t");
         let query = format!("PRAGMA mmap_size={mapped}; {passes}");
-        raises_nothing(&world, Program::start(&world, "sqlite3", &["data.db", &query]), is_seen);
+        raises_no_more_than_a_note_on_copies(&world, Program::start(&world, "sqlite3", &["data.db", &query]), is_seen);
     }
 }
 

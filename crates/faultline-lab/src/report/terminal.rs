@@ -165,8 +165,10 @@ fn reasons(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// One line for each condition that runs did not meet, however many they are.
 fn conditions_not_met(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     let all = group.runs();
+    // Without a loss for the verdict, what was not valid is only left out of the figures.
+    let word = if group.is_valid() { "left out" } else { "not valid" };
     for trouble in &group.troubles {
-        wrapped(out, "! ", &safe(&format!("not valid: {}", trouble.sentence(all))), YELLOW)?;
+        wrapped(out, "! ", &safe(&format!("{word}: {}", trouble.sentence(all))), YELLOW)?;
     }
     for trouble in &group.noted {
         wrapped(out, "· ", &safe(&format!("noted: {}", trouble.sentence(all))), DIM)?;
