@@ -5,7 +5,8 @@ def phase(r): return next(p for p in r["phases"] if p["name"] == "visit")
 def summed(r, key): return sum(thread[key] for thread in r["threads"])
 def series(r, name):
     return [p for p in zip(r["timeline"]["at_ns"], r["timeline"]["counters"][name]) if p[0] >= 0 and p[1] is not None]
-def full(r): return next(at for at, used in series(r, "cgroup_usage_bytes") if used >= 0.95 * r["trial"]["memory_bytes"])
+def full(r):  # when memory was full; None, which no arithmetic takes, where it never was
+    return next((at for at, used in series(r, "cgroup_usage_bytes") if used >= 0.95 * r["trial"]["memory_bytes"]), None)
 def slow(r):  # share of the intervals in which the device read at less than half of its median rate
     s = series(r, "device_read_bytes")
     rates = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in zip(s, s[1:]) if b[0] - a[0] > 50e6][2:-2]

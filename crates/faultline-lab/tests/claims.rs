@@ -38,7 +38,6 @@ fn the_page_of_claims_is_fresh() {
 }
 
 #[test]
-#[ignore = "until the sessions are recorded"]
 fn each_file_of_records_is_one_whole_standard_session_at_one_commit() {
     assert!(kept().len() >= 2, "two sessions are kept");
     let mut commits = BTreeSet::new();
