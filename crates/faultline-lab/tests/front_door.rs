@@ -152,7 +152,7 @@ fn two_outputs_are_two_files() {
 fn what_we_did_not_write_is_replaced_only_where_force_says_so() {
     let world = World::new();
     world.file("data", 1 << 20);
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records/linux-6.18-standard.jsonl");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records/linux-6.18-standard-1.jsonl.gz");
     let notes = "my notes\n";
     let calls: [(&str, Vec<&str>); 5] = [
         ("a page of faultline", short("data", &["--report", "notes"])),
@@ -469,8 +469,8 @@ fn without_perf_a_probe_says_so() {
 #[test]
 fn a_table_of_runs_has_one_line_for_each_run_of_a_cell() {
     let world = World::new();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records/linux-6.18-standard.jsonl");
-    let runs = fs::read_to_string(source).unwrap().lines().count();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../records/linux-6.18-standard-1.jsonl.gz");
+    let runs = faultline_lab::session::load(&[source.into()]).unwrap().len();
 
     for _ in 0..2 {
         world.faultline(&["reproduce", "S1", "-q", "--from", source, "--csv", "runs.csv"]).ends_with(&[0]);
