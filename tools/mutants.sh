@@ -42,7 +42,7 @@ END
 copied() {
     git ls-files --cached --others --exclude-standard -- Cargo.toml Cargo.lock crates records docs | while read -r file; do
         [ -f "$file" ] || continue
-        cmp -s "$file" "$work/$file" || { mkdir -p "$work/${file%/*}" && cp "$file" "$work/${file%/*}/"; }
+        cmp -s "$file" "$work/$file" || { mkdir -p "$work/$(dirname "$file")" && cp "$file" "$work/$file"; }
     done
     (cd "$work" && find crates -name '*.rs') | while read -r file; do
         [ -f "$file" ] || rm "$work/$file"

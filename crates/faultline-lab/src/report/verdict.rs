@@ -289,6 +289,18 @@ mod tests {
     }
 
     #[test]
+    fn the_only_method_needs_six_runs_as_well() {
+        assert_eq!(verdict(&repeated("direct", 40_000, 5)).standing, Standing::RunMore);
+
+        let six = verdict(&repeated("direct", 40_000, 6));
+
+        assert_eq!(
+            (six.standing, six.sentence.as_str()),
+            (Standing::Judged, "direct is the only method with valid figures")
+        );
+    }
+
+    #[test]
     fn nobody_wins_among_survivors() {
         let survivor = repeated("mmap", 1_000, 6);
         let spoiled = |repetition| Run::of("uring").accesses(400_000).repetition(repetition).spoiled("busy").record();

@@ -547,6 +547,13 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_that_is_watched_as_one_piece_is_counted_once() {
+        let peer = Run::peer("fio").workload("sequential").block(MIB).accesses(100);
+
+        spoiled("device bytes", peer.counter("process_read_bytes", 50 * MIB));
+    }
+
+    #[test]
     fn unknown_bytes_and_unknown_orders_are_noted_and_never_fine() {
         let mut unknown_order = scan("pread", 100 * MIB).record();
         unknown_order.traits.as_mut().unwrap().distinct_bytes = None;
