@@ -253,6 +253,7 @@ mod tests {
         let verdict = verdict(&[fast, same, slow].concat());
 
         assert!(verdict.sentence.contains("pread cannot be told apart here (less than "), "{}", verdict.sentence);
+        assert!(verdict.sentence.contains(" % would not show); "), "{}", verdict.sentence);
         assert_eq!(verdict.tied, ["pread"]);
         assert_eq!(verdict.runner_up.as_ref().unwrap().0, "mmap advice=normal");
         assert_eq!(verdict.best.as_deref(), Some("mmap advice=random"));

@@ -595,6 +595,11 @@ mod tests {
     }
 
     #[test]
+    fn the_control_reads_nothing_that_others_could_disturb() {
+        does_not_apply("device traffic", scan("null", 0).counter("device_read_bytes", 500 * MIB));
+    }
+
+    #[test]
     fn others_bytes_are_held_against_what_was_wanted_where_the_cache_served_it() {
         let warm = scan("pread", 0).accesses(1000).counter("device_read_bytes", 54 * MIB);
 
