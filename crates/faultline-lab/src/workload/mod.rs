@@ -175,11 +175,14 @@ mod tests {
         if workload.name != "trace" {
             return Given::none();
         }
-        let path = std::env::temp_dir().join(format!("faultline-workload-{}.flt", std::process::id()));
-        let text = "faultline trace 2\nfile 0 1048576 -\n0 7 4096 4096 8192 100\n0 9 0 4096 4096 9\nend\n";
-        // Several tests write the same.
-        std::fs::write(&path, text).unwrap();
-        Given::none().with("file", path.display())
+        // Written once: several tests read it at the same time.
+        static PATH: std::sync::LazyLock<std::path::PathBuf> = std::sync::LazyLock::new(|| {
+            let path = std::env::temp_dir().join(format!("faultline-workload-{}.flt", std::process::id()));
+            let text = "faultline trace 2\nfile 0 1048576 -\n0 7 4096 4096 8192 100\n0 9 0 4096 4096 9\nend\n";
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        Given::none().with("file", PATH.display())
     }
 
     fn order(workload: &Workload, space: &Space) -> Vec<Extent> {
