@@ -3,7 +3,7 @@
 //! Everything stored was seen: integers in base units, no means, no ratios. What is derived is derived in `report`.
 
 use crate::traits::{Class, Traits};
-use crate::trial::Trial;
+use crate::trial::{Arm, Trial};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -289,6 +289,15 @@ impl Record {
     /// The phase of this name.
     pub fn phase(&self, name: &str) -> Option<&Phase> {
         self.phases.iter().find(|phase| phase.name == name)
+    }
+
+    /// What a growing counter grew by inside the clock, or `None` where no phase has it.
+    ///
+    /// A peer is watched as one piece, so that only its visit counts.
+    pub fn growth(&self, counter: &str) -> Option<u64> {
+        let is_peer = matches!(self.trial.arm, Arm::Peer(_));
+        let phases = self.phases.iter().filter(|phase| !is_peer || phase.name == "visit");
+        phases.filter_map(|phase| phase.counters.get(counter).copied()).reduce(u64::saturating_add)
     }
 
     /// What the arm is; `None` where that is not known here.

@@ -3,7 +3,6 @@
 //! A report never fails on a counter that is not there: it says nothing about what was not counted.
 
 use crate::record::Record;
-use crate::trial::Arm;
 
 /// Faults served from memory.
 pub const MINOR_FAULTS: &str = "minor_faults";
@@ -48,13 +47,9 @@ pub const MAPPED_HUGE: &str = "mapped_huge_bytes";
 /// Bytes of the files in the page cache.
 pub const CACHED_BYTES: &str = "cached_bytes";
 
-/// What a growing counter grew by inside the clock, or `None` where no phase has it.
-///
-/// A peer is watched as one piece, so that only its visit counts.
+/// See [`Record::growth`].
 pub fn growth(record: &Record, name: &str) -> Option<u64> {
-    let is_peer = matches!(record.trial.arm, Arm::Peer(_));
-    let phases = record.phases.iter().filter(|phase| !is_peer || phase.name == "visit");
-    phases.filter_map(|phase| phase.counters.get(name).copied()).reduce(u64::saturating_add)
+    record.growth(name)
 }
 
 /// The sum of what these counters grew by; `None` where none of them is there.

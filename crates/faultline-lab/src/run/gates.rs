@@ -184,13 +184,6 @@ fn noted(says: impl Into<String>) -> Found {
     Some((Finding::Noted, says.into()))
 }
 
-/// What a counter grew by over all phases; a peer is watched as one piece, which its visit has.
-fn grown(record: &Record, counter: &str) -> Option<u64> {
-    let is_peer = matches!(record.trial.arm, Arm::Peer(_));
-    let phases = record.phases.iter().filter(|phase| !is_peer || phase.name == "visit");
-    phases.filter_map(|phase| phase.counters.get(counter).copied()).reduce(u64::saturating_add)
-}
-
 /// What a counter grew by during the visit.
 fn visited(record: &Record, counter: &str) -> Option<u64> {
     record.phase("visit")?.counters.get(counter).copied()
@@ -234,7 +227,7 @@ fn device_bytes(record: &Record) -> Found {
     if !is_cold(record) || record.trial.direction != Direction::Read || record.is_control() {
         return None;
     }
-    let Some(read) = grown(record, "process_read_bytes") else {
+    let Some(read) = record.growth("process_read_bytes") else {
         return noted(
             "the bytes that the run read from the device were not counted, so that cold is not proven by them",
         );
@@ -262,12 +255,12 @@ fn device_traffic(record: &Record) -> Found {
     if record.is_control() || record.class() == Some(Class::Procedure) {
         return None;
     }
-    let own = grown(record, "process_read_bytes")?;
+    let own = record.growth("process_read_bytes")?;
     let writes = match record.trial.direction {
-        Direction::Read => grown(record, "device_write_bytes").unwrap_or(0),
+        Direction::Read => record.growth("device_write_bytes").unwrap_or(0),
         Direction::Write => 0,
     };
-    let Some(device) = grown(record, "device_read_bytes") else {
+    let Some(device) = record.growth("device_read_bytes") else {
         let uses_the_device = own > 0;
         return uses_the_device.then(|| {
             let why = "the traffic of the device could not be counted, so that others' is not seen";
@@ -339,7 +332,7 @@ fn memory_limit(record: &Record) -> Found {
 }
 
 fn swap(record: &Record) -> Found {
-    let (Some(read), Some(written)) = (grown(record, "swap_in_pages"), grown(record, "swap_out_pages")) else {
+    let (Some(read), Some(written)) = (record.growth("swap_in_pages"), record.growth("swap_out_pages")) else {
         return noted("swapping was not counted");
     };
     match read + written {
