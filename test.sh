@@ -17,12 +17,12 @@ if [ -n "$missing" ]; then
         # The tests start redis-server themselves: Debian's package must not start a service (policy-rc.d(8)).
         policy=/usr/sbin/policy-rc.d
         if [ ! -e "$policy" ]; then
-            { echo '#!/bin/sh' && echo 'exit 101 # faultline test.sh'; } >"$policy" && chmod +x "$policy"
+            { echo '#!/bin/sh' && echo 'exit 101 # majorfault test.sh'; } >"$policy" && chmod +x "$policy"
         fi
         # shellcheck disable=SC2086
         { apt-get update && apt-get install -y --no-install-recommends $missing; } >/dev/null 2>&1 ||
             echo "could not install:$missing; tests that need them are listed as skipped"
-        ! grep -qs 'faultline test.sh' "$policy" || rm "$policy"
+        ! grep -qs 'majorfault test.sh' "$policy" || rm "$policy"
     else
         echo "missing:$missing; install them with: apt-get install$missing"
     fi
@@ -45,4 +45,4 @@ grep SKIPPED "$log" || echo "no test was skipped"
 cargo doc --workspace --all-features --no-deps --locked --quiet
 # The program as a user builds it: answers right, records written, gates alive, page made. What neighbours on this machine
 # spoil is no failure; what we spoil is.
-cargo test --release --locked -p faultline-lab --test first_run -- --ignored
+cargo test --release --locked -p majorfault-lab --test first_run -- --ignored

@@ -20,21 +20,21 @@ END
 # name, package, files below its src, its own tests, further test targets
 modules() {
     cat <<END
-stats       faultline-lab  stats.rs                                stats::
-gates       faultline-lab  run/gates.rs                            run::
-derive      faultline-lab  report/derive.rs                        report::
-verdict     faultline-lab  report/verdict.rs                       report::
-phases      faultline-lab  report/phases.rs                        report::
-summary     faultline-lab  report/summary.rs                       report::
-session     faultline-lab  session.rs                              session::
-rules       faultline-lab  doctor/rules/*.rs                       doctor::
-assist      faultline-lab  assist/*.rs                             assist::
-outputs     faultline-lab  outputs.rs,outputs/*.rs                 outputs::  --test=front_door
-jobfile     faultline-lab  jobfile.rs,jobfile/*.rs                 jobfile::
-prefetch    faultline      prefetch/*.rs                           prefetch::
-pool        faultline      pool/*.rs                               pool::
-fault       faultline      sys/fault.rs                            sys::
-page_state  faultline      sys/page_state.rs                       sys::      --test=page_state --test=page_state_schedules
+stats       majorfault-lab  stats.rs                                stats::
+gates       majorfault-lab  run/gates.rs                            run::
+derive      majorfault-lab  report/derive.rs                        report::
+verdict     majorfault-lab  report/verdict.rs                       report::
+phases      majorfault-lab  report/phases.rs                        report::
+summary     majorfault-lab  report/summary.rs                       report::
+session     majorfault-lab  session.rs                              session::
+rules       majorfault-lab  doctor/rules/*.rs                       doctor::
+assist      majorfault-lab  assist/*.rs                             assist::
+outputs     majorfault-lab  outputs.rs,outputs/*.rs                 outputs::  --test=front_door
+jobfile     majorfault-lab  jobfile.rs,jobfile/*.rs                 jobfile::
+prefetch    majorfault      prefetch/*.rs                           prefetch::
+pool        majorfault      pool/*.rs                               pool::
+fault       majorfault      sys/fault.rs                            sys::
+page_state  majorfault      sys/page_state.rs                       sys::      --test=page_state --test=page_state_schedules
 END
 }
 
@@ -110,7 +110,7 @@ module() {
 }
 
 home=$(cd "$(dirname "$0")/.." && pwd)
-work=${MUTANTS_DIR:-/var/tmp/faultline-mutants}
+work=${MUTANTS_DIR:-/var/tmp/majorfault-mutants}
 list=no shard="" install=no wanted=""
 while [ $# -gt 0 ]; do
     case $1 in

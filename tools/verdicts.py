@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Judges records again, by other means: python3 tools/verdicts.py FAULTLINE RECORDS...
+"""Judges records again, by other means: python3 tools/verdicts.py MAJORFAULT RECORDS...
 
-The tests are those of `FAULTLINE reproduce --list --json`; all else is computed anew (figures.py has the figures), and each
-session's verdict compared with `FAULTLINE reproduce --from RECORDS --json`. Exit 1 where one differs. For sessions of at
+The tests are those of `MAJORFAULT reproduce --list --json`; all else is computed anew (figures.py has the figures), and each
+session's verdict compared with `MAJORFAULT reproduce --from RECORDS --json`. Exit 1 where one differs. For sessions of at
 most 11 repetitions."""
 import gzip, json, math, subprocess, sys
 from statistics import median, stdev
@@ -72,7 +72,7 @@ def main(tool, *paths):
     for row in (row for row in ask("--list")["rows"] if row["judge"] == "claim"):
         ours = {name: verdict(row, cells) for (name, experiment), cells in sessions.items() if experiment == row["experiment"]}
         if ours != (said := {it["session"]: it["verdict"] for it in theirs[row["id"]]["sessions"]}):
-            print(f"{row['id']}: {ours}, but faultline says {said}")
+            print(f"{row['id']}: {ours}, but majorfault says {said}")
         differ, count = differ + (ours != said), count + len(ours)
     print(f"{count} verdicts recomputed, {differ} rows differ")
     return 1 if differ or not count else 0

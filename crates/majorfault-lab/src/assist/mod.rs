@@ -1,0 +1,499 @@
+//! Prefetching for a running program, from outside: its page faults are watched, their order is recognised, and what comes
+//! next is read into the page cache that both share. The program is not stopped or changed.
+
+mod allowance;
+mod json;
+mod reader;
+mod rows;
+mod terminal;
+
+pub use json::document;
+pub use terminal::print;
+
+use crate::process::faults::{Faults, FileFault, Happened};
+use crate::process::files;
+use allowance::Allowance;
+use majorfault::files::{Layout, Target};
+use majorfault::observe::places::{FileId, Places};
+use majorfault::prefetch::{self, Follower};
+use majorfault::trace::Trace;
+use majorfault::{Error, Given, Result};
+use reader::{FileReader, Reach};
+pub use reader::{PAGE, Tally};
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pauses between two looks: while the next faults matter, while there are some, and, at most, where nothing happens. The
+/// rings hold 6500 faults.
+const ALERT: Duration = Duration::from_micros(300);
+const WATCHFUL: Duration = Duration::from_millis(3);
+const IDLE: Duration = Duration::from_millis(5);
+
+/// Requests for one reader before it is the next one's turn, and how long turns are taken before faults are looked at again:
+/// requests wait where the device's queue is full.
+const REQUESTS: usize = 32;
+const TURN: Duration = Duration::from_millis(1);
+
+/// How often the program's processor time is looked at, which is gone with it.
+const ASKED: Duration = Duration::from_millis(50);
+
+/// Said of files that a trace does not know.
+const NOT_TRACED: &str = "not in the trace";
+
+/// Files that are followed at most: each takes a descriptor.
+const MOST_FILES: usize = 256;
+
+/// Readers (a thread in a file) that are followed at most.
+const MOST_READERS: usize = 4096;
+
+/// How to help.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Until when; none is as long as the program runs.
+    pub length: Option<Duration>,
+    /// Bytes read ahead and not yet touched, for each thread and file, at most.
+    pub budget: u64,
+    /// Rows ahead of a stride.
+    pub rows: u64,
+    /// Bytes read ahead each second, at most.
+    pub rate: Option<u64>,
+    /// A trace of an earlier run, and where it is: its files are read ahead by it, and only they.
+    pub trace: Option<(PathBuf, Trace)>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How long it took.
+    pub length: Duration,
+    /// Whether the program ended.
+    pub ended: bool,
+    /// Faults seen, and those in files.
+    pub faults: u64,
+    /// See above.
+    pub in_files: u64,
+    /// Samples that did not fit.
+    pub lost: u64,
+    /// Threads that could not be followed.
+    pub unfollowed: usize,
+    /// Processor time of ours, and of the program meanwhile.
+    pub own_time: Duration,
+    /// See above; zero where the program ended before it could be asked.
+    pub program_time: Duration,
+    /// By file, those with most read ahead first.
+    pub files: Vec<FileOutcome>,
+}
+
+/// What was done for a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileOutcome {
+    /// Its path when it was first seen.
+    pub path: String,
+    /// Faults in it.
+    pub faults: u64,
+    /// Faults that waited for the device, and how long in all.
+    pub waits: u64,
+    /// See above.
+    pub waited_ns: u64,
+    /// Threads that faulted in it.
+    pub threads: usize,
+    /// Over all threads; the stride is that of the thread that read most.
+    pub tally: Tally,
+    /// Why it could not be helped with.
+    pub refused: Option<String>,
+}
+
+/// Helps process `pid`, and those it starts, until it ends, the time is over or `stop` is raised.
+///
+/// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
+pub fn assist(pid: u32, options: Options, stop: &AtomicBool) -> Result<Outcome> {
+    let faults = Faults::of(pid)?;
+    Ok(Help { pid, options, ..Help::default() }.run(faults, stop))
+}
+
+#[derive(Default)]
+struct Help {
+    pid: u32,
+    options: Options,
+    files: HashMap<FileId, Followed>,
+    readers: HashMap<(u32, FileId), FileReader>,
+    allowance: Allowance,
+    /// Readers for whom more is to be read ahead.
+    busy: VecDeque<(u32, FileId)>,
+    /// Whether a reader waits for the next faults.
+    alert: bool,
+    outcome: Outcome,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { length: None, budget: 8 << 20, rows: 1024, rate: None, trace: None }
+    }
+}
+
+/// A file that the program maps.
+struct Followed {
+    outcome: FileOutcome,
+    /// What readers are made of; none where the file cannot be read by us.
+    base: Option<(Arc<Target>, Follower, Reach)>,
+    /// A stride that one of its threads was seen to have.
+    known: Option<u64>,
+}
+
+impl Followed {
+    fn refuse(&mut self, error: &Error) {
+        self.outcome.refused = Some(error.to_string());
+        self.base = None;
+    }
+}
+
+impl Help {
+    fn run(&mut self, mut faults: Faults, stop: &AtomicBool) -> Outcome {
+        let began = Instant::now();
+        let own_before = own_time();
+        let program_before = program_time(self.pid).unwrap_or_default();
+        let mut program_after = program_before;
+        let (mut pause, mut asked_at, mut replenished) = (ALERT, began, began);
+        self.allowance = Allowance::of(self.options.rate);
+        while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
+            if !pause.is_zero() {
+                std::thread::sleep(pause);
+            }
+            self.allowance.grow(std::mem::replace(&mut replenished, Instant::now()).elapsed());
+            let seen = faults.read(|happened, places| self.see(happened, places));
+            self.outcome.faults += seen;
+            self.pump();
+            pause = match std::mem::take(&mut self.alert) {
+                _ if !self.busy.is_empty() => Duration::ZERO,
+                true => ALERT,
+                false if seen > 0 => WATCHFUL,
+                false => (pause * 5 / 4).min(IDLE),
+            };
+            if asked_at.elapsed() >= ASKED {
+                asked_at = Instant::now();
+                program_after = program_time(self.pid).unwrap_or(program_after);
+            }
+            self.outcome.ended = faults.has_ended();
+            if self.outcome.ended {
+                break;
+            }
+        }
+        self.outcome.faults += faults.read(|_, _| ());
+        program_after = program_time(self.pid).unwrap_or(program_after);
+        let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.length = began.elapsed();
+        outcome.lost = faults.lost();
+        outcome.unfollowed = faults.unfollowed();
+        outcome.own_time = own_time().saturating_sub(own_before);
+        outcome.program_time = program_after.saturating_sub(program_before);
+        outcome.files = self.by_file();
+        outcome
+    }
+
+    fn see(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
+        match happened {
+            Happened::Fault(fault) => {
+                self.outcome.in_files += 1;
+                self.follow(fault, places);
+            }
+            Happened::Waited(id, waited) => {
+                if let Some(file) = self.files.get_mut(&id) {
+                    file.outcome.waits += 1;
+                    file.outcome.waited_ns += waited.map_or(0, |waited| waited.0);
+                }
+            }
+        }
+    }
+
+    fn follow(&mut self, fault: FileFault, places: &HashMap<u32, Places>) {
+        let FileFault { process, thread, file: id, offset, address } = fault;
+        if !self.files.contains_key(&id) {
+            if self.files.len() >= MOST_FILES {
+                return;
+            }
+            let followed = self.open(process, id, places);
+            self.files.insert(id, followed);
+        }
+        let Some(file) = self.files.get_mut(&id) else { return };
+        file.outcome.faults += 1;
+        let Some((target, base, reach)) = &mut file.base else { return };
+        if !self.readers.contains_key(&(thread, id)) {
+            file.outcome.threads += 1;
+            if self.readers.len() >= MOST_READERS {
+                return;
+            }
+            // The first reader is the first of a trace.
+            let Ok(next) = base.sibling() else { return };
+            let own = std::mem::replace(base, next);
+            let knows = self.options.trace.is_some();
+            self.readers.insert((thread, id), FileReader::new(Arc::clone(target), own, knows, *reach));
+        }
+        let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
+        let wants = reader.observe(address, offset, file.known);
+        file.known = reader.proved.or(file.known);
+        self.alert |= reader.is_alert();
+        match wants {
+            Ok(true) if !self.busy.contains(&(thread, id)) => self.busy.push_back((thread, id)),
+            Ok(_) => {}
+            Err(error) => file.refuse(&error),
+        }
+    }
+
+    /// Reads ahead for those who want it, in turns, for a moment.
+    fn pump(&mut self) {
+        let until = Instant::now() + TURN;
+        while let Some((thread, id)) = self.busy.pop_front() {
+            let Some(reader) = self.readers.get_mut(&(thread, id)) else { continue };
+            match reader.pump(REQUESTS, self.allowance.left()) {
+                Ok((bytes, more)) => {
+                    self.allowance.spend(bytes);
+                    if more {
+                        self.busy.push_back((thread, id));
+                    }
+                }
+                Err(error) => {
+                    self.readers.remove(&(thread, id));
+                    if let Some(file) = self.files.get_mut(&id) {
+                        file.refuse(&error);
+                    }
+                }
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+    }
+
+    /// Opens a file for its readers, or says why that cannot be.
+    fn open(&self, process: u32, id: FileId, places: &HashMap<u32, Places>) -> Followed {
+        let path = places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
+        let is_traced =
+            |(_, trace): &(PathBuf, Trace)| trace.files.iter().any(|file| file.path.as_deref() == Some(&path));
+        if !self.options.trace.as_ref().is_none_or(is_traced) {
+            let refused = Some(NOT_TRACED.to_owned());
+            return Followed {
+                outcome: FileOutcome { path, refused, ..FileOutcome::default() },
+                base: None,
+                known: None,
+            };
+        }
+        let base = files::open(process, &path, id)
+            .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
+            .and_then(|file| self.base(&file, id, &path).map_err(|error| error.to_string()));
+        let refused = base.as_ref().err().cloned();
+        Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok(), known: None }
+    }
+
+    fn base(&self, file: &File, id: FileId, path: &str) -> Result<(Arc<Target>, Follower, Reach)> {
+        let Options { budget, rows, .. } = self.options;
+        let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let target = Arc::new(Target::open(&[own], &Layout::default())?);
+        let given = Given::none().with("budget", budget);
+        let (policy, given) = match &self.options.trace {
+            Some((trace, _)) => ("trace", given.with("file", trace.display()).with("of", path).with("mode", "replay")),
+            None => ("learned", given.with("rows", rows)),
+        };
+        let learned = prefetch::follow(prefetch::named(policy)?, Arc::clone(&target), &given)?;
+        let read_ahead = files::read_ahead_kb(id.device).unwrap_or(128) << 10;
+        Ok((target, learned, Reach { rows, budget, read_ahead }))
+    }
+
+    fn by_file(&mut self) -> Vec<FileOutcome> {
+        let mut most: HashMap<FileId, u64> = HashMap::new();
+        for ((_, id), reader) in &self.readers {
+            let Some(file) = self.files.get_mut(id) else { continue };
+            let (tally, of) = (&mut file.outcome.tally, reader.tally);
+            tally.asked += of.asked;
+            tally.used += of.used;
+            tally.trials += of.trials;
+            tally.stopped += of.stopped;
+            tally.learned |= of.learned;
+            let most = most.entry(*id).or_default();
+            if of.asked >= *most {
+                *most = of.asked;
+                tally.stride = of.stride;
+            }
+        }
+        let mut files: Vec<FileOutcome> = self.files.drain().map(|(_, file)| file.outcome).collect();
+        files.sort_by_key(|file| std::cmp::Reverse((file.tally.asked, file.faults)));
+        files
+    }
+}
+
+fn own_time() -> Duration {
+    rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime).try_into().unwrap_or_default()
+}
+
+/// User and system time of a process: fields 14 and 15 of /proc/PID/stat, in hundredths of a second.
+fn program_time(pid: u32) -> Option<Duration> {
+    time_of(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn time_of(stat: &str) -> Option<Duration> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let ticks: u64 = rest.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Some(Duration::from_millis(ticks * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use majorfault::Extent;
+    use majorfault::trace::{Run, Writer};
+
+    const ROW: u64 = 1 << 20;
+    const FILE: FileId = FileId { device: (8, 1), inode: 5 };
+
+    /// Readers of a file without data, for this many threads, that read ahead of any stride.
+    fn helping(threads: u32, rate: Option<u64>) -> (Help, tempfile::NamedTempFile) {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        file.as_file().set_len(1 << 40).unwrap();
+        let target = Arc::new(Target::open(&[PathBuf::from(file.path())], &Layout::default()).unwrap());
+        let mut help = Help { allowance: Allowance::of(rate), ..Help::default() };
+        let reach = Reach { rows: 1024, budget: 8 << 20, read_ahead: 128 << 10 };
+        for thread in 0..threads {
+            let learned = prefetch::named("learned").unwrap();
+            let learned = prefetch::follow(learned, Arc::clone(&target), &Given::none()).unwrap();
+            let reader = FileReader::new(Arc::clone(&target), learned, true, reach);
+            help.readers.insert((thread, FILE), reader);
+        }
+        help.files.insert(FILE, Followed { outcome: FileOutcome::default(), base: None, known: None });
+        (help, file)
+    }
+
+    /// The thread touches a row; what follows from it is to be read.
+    fn touch(help: &mut Help, thread: u32, row: u64) {
+        let reader = help.readers.get_mut(&(thread, FILE)).unwrap();
+        if reader.observe(row * ROW, row * ROW, None).unwrap() {
+            help.busy.push_back((thread, FILE));
+        }
+    }
+
+    fn bytes_read(help: &Help) -> u64 {
+        help.readers.values().map(|reader| reader.tally.asked * PAGE).sum()
+    }
+
+    /// Bytes read ahead of two threads in two seconds, of which each has 1000 moments.
+    fn read_in_two_seconds(rate: Option<u64>) -> u64 {
+        let (mut help, _file) = helping(2, rate);
+        for row in 0..2000 {
+            help.allowance.grow(Duration::from_millis(1));
+            (0..2).for_each(|thread| touch(&mut help, thread, u64::from(thread) * (1 << 18) + row));
+            help.pump();
+        }
+        bytes_read(&help)
+    }
+
+    #[test]
+    fn no_more_is_read_each_second_than_the_rate() {
+        let rate = 256 << 10;
+
+        let read = read_in_two_seconds(Some(rate));
+
+        // The first second's bytes may be read at once; each thread may have begun one page too much.
+        assert!(read > 2 * rate && read <= 3 * rate + 2 * PAGE, "{read}");
+    }
+
+    #[test]
+    fn without_a_rate_every_row_is_read() {
+        let read = read_in_two_seconds(None);
+
+        assert!(read >= 2 * 1900 * PAGE, "{read}");
+    }
+
+    #[test]
+    fn a_file_is_told_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
+        let (mut help, _file) = helping(3, None);
+        for (thread, asked, stride) in [(0, 10, 4096), (1, 30, 8192), (2, 20, 16384)] {
+            help.readers.get_mut(&(thread, FILE)).unwrap().tally =
+                Tally { asked, used: 1, trials: 2, stopped: 3, stride: Some(stride), learned: thread == 0 };
+        }
+
+        let files = help.by_file();
+
+        let Tally { asked, used, trials, stopped, stride, learned } = files[0].tally;
+        assert_eq!((asked, used, trials, stopped, stride, learned), (60, 3, 6, 9, Some(8192), true));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_refused_with_a_reason() {
+        let mut help = Help::default();
+        let fault = FileFault { process: std::process::id(), thread: 1, file: FILE, offset: 0, address: 0 };
+
+        help.see(Happened::Fault(fault), &HashMap::new());
+        help.see(Happened::Waited(FILE, Some(majorfault::Nanos(70))), &HashMap::new());
+        help.see(Happened::Waited(FILE, None), &HashMap::new());
+
+        let file = &help.by_file()[0];
+        assert_eq!((file.faults, file.waits, file.waited_ns, help.outcome.in_files), (1, 2, 70, 1));
+        assert_eq!(file.refused.as_deref(), Some("it cannot be opened for reading (gone, or another user's)"));
+    }
+
+    #[test]
+    fn more_files_than_256_are_not_followed() {
+        let mut help = Help::default();
+
+        for inode in 0..300 {
+            let file = FileId { inode, ..FILE };
+            let fault = FileFault { process: std::process::id(), thread: 1, file, offset: 0, address: 0 };
+            help.see(Happened::Fault(fault), &HashMap::new());
+        }
+
+        assert_eq!((help.by_file().len(), help.outcome.in_files), (256, 300));
+    }
+
+    /// A fault in our own program, which is a file that is mapped.
+    fn own_fault(thread: u32) -> (FileFault, HashMap<u32, Places>) {
+        let process = std::process::id();
+        let mut places = Places::of(process).unwrap();
+        let address = own_fault as *const () as u64;
+        let majorfault::observe::places::Place::File(file, offset) = places.locate(address) else { panic!("no file") };
+        (FileFault { process, thread, file, offset, address }, HashMap::from([(process, places)]))
+    }
+
+    #[test]
+    fn each_thread_that_faults_in_a_file_has_a_reader() {
+        let mut help = Help::default();
+
+        for thread in [1, 2, 1] {
+            let (fault, places) = own_fault(thread);
+            help.see(Happened::Fault(fault), &places);
+        }
+
+        assert_eq!(help.readers.len(), 2);
+        let file = &help.by_file()[0];
+        assert_eq!((file.faults, file.threads, file.refused.as_deref()), (3, 2, None));
+    }
+
+    #[test]
+    fn a_file_that_the_trace_does_not_know_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("other.flt");
+        let mut writer = Writer::create(&path).unwrap();
+        let number = writer.file(Some("/other"), 1 << 20);
+        writer.run(number, 1, Run::of(Extent { offset: 0, length: 4096 }));
+        writer.finish().unwrap();
+        let trace = Trace::read(&path).unwrap();
+        let mut help =
+            Help { options: Options { trace: Some((path, trace)), ..Options::default() }, ..Help::default() };
+
+        let (fault, places) = own_fault(1);
+        help.see(Happened::Fault(fault), &places);
+
+        assert!(help.readers.is_empty());
+        assert_eq!(help.by_file()[0].refused.as_deref(), Some("not in the trace"));
+    }
+
+    #[test]
+    fn the_processor_time_of_a_program_is_user_and_system_time_in_hundredths_of_a_second() {
+        let stat = "77 (a) b) S 1 77 77 0 -1 4194304 100 200 3 4 250 50 7 8 20 0 4 0 123456 1000000 500";
+
+        assert_eq!(time_of(stat), Some(Duration::from_secs(3)));
+        assert_eq!(time_of(""), None);
+    }
+}

@@ -1,0 +1,163 @@
+//! What was done, in a few lines.
+
+use super::{FileOutcome, NOT_TRACED, Outcome, PAGE};
+use majorfault::{Bytes, Nanos};
+use std::io::{self, Write};
+
+/// Files that are listed.
+const MOST_FILES: usize = 8;
+
+/// Waits below which a file is not worth a line.
+const FEWEST_WAITS: u64 = 20;
+
+/// Writes the report.
+///
+/// Errors: those of `out`.
+pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+    let nanos = |length: std::time::Duration| Nanos(length.as_nanos() as u64);
+    writeln!(
+        out,
+        "assisted for {}: {} faults, {} in files; processor time {} of ours, {} of the program",
+        nanos(outcome.length),
+        outcome.faults,
+        outcome.in_files,
+        nanos(outcome.own_time),
+        nanos(outcome.program_time)
+    )?;
+    if outcome.lost > 0 {
+        writeln!(out, "{} faults were too many to be seen", outcome.lost)?;
+    }
+    if outcome.unfollowed > 0 {
+        writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
+    }
+    let is_meant = |file: &FileOutcome| file.refused.as_deref() != Some(NOT_TRACED);
+    let worth = |file: &&FileOutcome| is_meant(file) && (file.tally.asked > 0 || file.waits >= FEWEST_WAITS);
+    let worth: Vec<&FileOutcome> = outcome.files.iter().filter(worth).collect();
+    for file in worth.iter().take(MOST_FILES) {
+        writeln!(out, "{}", line(file))?;
+    }
+    if worth.is_empty() {
+        writeln!(out, "hardly a wait in a file: nothing to help with (reads by calls are not seen)")?;
+    }
+    if worth.len() > MOST_FILES {
+        writeln!(out, "and {} more files (--json has all)", worth.len() - MOST_FILES)?;
+    }
+    Ok(())
+}
+
+fn line(file: &FileOutcome) -> String {
+    let FileOutcome { path, faults, waits, waited_ns, threads, tally, refused } = file;
+    let bytes = |pages: u64| Bytes(pages * PAGE).rounded();
+    let what = match (tally.stride, tally.asked, refused) {
+        (_, _, Some(why)) => format!("not helped: {why}"),
+        (_, 0, _) => "no order that the kernel does not read ahead by itself: nothing read".to_owned(),
+        (Some(stride), ..) => format!("stride {}", Bytes(stride).rounded()),
+        _ if tally.learned => "an order learned or traced".to_owned(),
+        _ => "a stride was tried, and is none".to_owned(),
+    };
+    let mut line = format!("{path}: {what}; {faults} faults of {threads} threads");
+    if tally.asked > 0 {
+        line += &format!("; read ahead {}, {} of it used", bytes(tally.asked), bytes(tally.used));
+    }
+    if *waits > 0 {
+        line += &format!("; waited {waits} times, {}", Nanos(*waited_ns));
+    }
+    if tally.stopped > 0 {
+        line += &format!("; stopped {} times, because it did not help", tally.stopped);
+    }
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assist::Tally;
+
+    fn said(files: Vec<FileOutcome>) -> String {
+        let mut out = Vec::new();
+        let outcome = Outcome { faults: 10, in_files: 7, files, ..Outcome::default() };
+        print(&outcome, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    fn file(waits: u64, tally: Tally) -> FileOutcome {
+        FileOutcome {
+            path: "/x".to_owned(),
+            faults: 9,
+            threads: 2,
+            waits,
+            waited_ns: 5_000_000,
+            tally,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_file_with_20_waits_or_something_read_has_a_line() {
+        let nothing = "hardly a wait in a file: nothing to help with (reads by calls are not seen)";
+
+        assert!(said(vec![file(19, Tally::default())]).contains(nothing));
+        assert!(!said(vec![file(20, Tally::default())]).contains(nothing));
+        assert!(!said(vec![file(0, Tally { asked: 1, ..Tally::default() })]).contains(nothing));
+    }
+
+    #[test]
+    fn eight_files_are_listed_and_more_are_counted() {
+        let waiting = |count| said((0..count).map(|_| file(20, Tally::default())).collect());
+
+        assert_eq!(waiting(8).lines().count(), 9);
+        assert_eq!(waiting(10).lines().count(), 10);
+        assert!(waiting(10).ends_with("and 2 more files (--json has all)\n"));
+    }
+
+    #[test]
+    fn a_file_that_the_trace_does_not_name_has_no_line() {
+        let refused =
+            |why: &str| said(vec![FileOutcome { refused: Some(why.to_owned()), ..file(50, Tally::default()) }]);
+
+        assert!(!refused(NOT_TRACED).contains("/x"));
+        assert!(refused("gone").contains("/x: not helped: gone; 9 faults of 2 threads; waited 50 times, 5ms"));
+    }
+
+    #[test]
+    fn what_was_done_is_told_in_bytes_of_pages() {
+        let tally = Tally { asked: 512, used: 256, stride: Some(1 << 20), ..Tally::default() };
+
+        assert_eq!(
+            line(&file(0, tally)),
+            "/x: stride 1.00 MiB; 9 faults of 2 threads; read ahead 2.00 MiB, 1.00 MiB of it used"
+        );
+        assert!(line(&file(0, Tally { asked: 1, ..tally })).contains("read ahead 4.00 KiB"));
+        assert!(line(&file(0, Tally { stopped: 3, ..tally })).ends_with("; stopped 3 times, because it did not help"));
+    }
+
+    #[test]
+    fn an_order_a_trial_and_nothing_are_told_apart() {
+        let what = |tally| line(&file(0, tally)).split(';').next().unwrap().to_owned();
+
+        let order = Tally { asked: 1, learned: true, ..Tally::default() };
+        assert_eq!(what(order), "/x: an order learned or traced");
+        assert_eq!(what(Tally { asked: 1, trials: 1, ..Tally::default() }), "/x: a stride was tried, and is none");
+        let nothing = "/x: no order that the kernel does not read ahead by itself: nothing read";
+        assert_eq!(what(Tally { trials: 1, stride: Some(4096), ..Tally::default() }), nothing);
+    }
+
+    #[test]
+    fn what_was_not_seen_is_told() {
+        let mut out = Vec::new();
+        print(&Outcome { lost: 3, unfollowed: 4, ..Outcome::default() }, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+
+        let mut out = Vec::new();
+        print(&Outcome { lost: 1, ..Outcome::default() }, &mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains("\n1 faults were too many"));
+        assert!(text.contains("3 faults were too many to be seen\n4 threads were not followed; raise ulimit -n\n"));
+    }
+
+    #[test]
+    fn a_path_does_not_move_the_cursor() {
+        let strange = FileOutcome { path: "/a\u{1b}[2J\n".to_owned(), ..file(0, Tally::default()) };
+
+        assert!(line(&strange).starts_with("/a [2J : "));
+    }
+}

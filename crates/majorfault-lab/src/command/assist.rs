@@ -1,0 +1,76 @@
+//! `majorfault assist`: prefetches for a running program from outside.
+
+use crate::assist::{self, Options};
+use crate::command::launched::Whom;
+use crate::command::{Exit, stop_flag};
+use majorfault::trace::Trace;
+use majorfault::{Bytes, Error, Nanos, Result};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Speed a running program up from outside: watch its page faults, and read ahead of them
+///
+/// What is read goes into the page cache that both share; the program is not stopped or changed. Helps programs that map
+/// files and step through them by strides; does nothing where the kernel's own read-ahead is enough, or there is no order.
+/// Ends with the program, or by SIGINT. A program of your own needs no further rights where kernel.perf_event_paranoid is
+/// 2 or less.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    whom: Whom,
+    /// How long to help [default: as long as it runs]
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Nanos>,
+    /// Bytes read ahead and not yet touched, for each thread and file; half of the free memory at most
+    #[arg(long, default_value_t = Bytes::mib(8), value_name = "SIZE")]
+    budget: Bytes,
+    /// Bytes read ahead each second, at most [default: what the device gives]
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<Bytes>,
+    /// Read ahead by this trace of an earlier run, in the files that it knows, see `majorfault trace`
+    #[arg(long, value_name = "FILE.flt")]
+    trace: Option<PathBuf>,
+    /// Say what was done as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    let Args { whom, length, budget, rate, trace, json } = args;
+    if budget.0 < 64 << 10 {
+        return Err(Error::Invalid(format!("a budget of {budget} is too little to be ahead; give 64k or more")));
+    }
+    let stop = stop_flag()?;
+    let trace = trace.map(|path| Trace::read(&path).map(|trace| (path, trace))).transpose()?;
+    let mut launched = whom.launch()?;
+    let options = Options {
+        length: length.map(|length| Duration::from_nanos(length.0)),
+        budget: budget.0,
+        rate: rate.map(|rate| rate.0),
+        trace,
+        ..Options::default()
+    };
+    let outcome = match assist::assist(launched.pid, options, &stop) {
+        Ok(outcome) => outcome,
+        // The program must not suffer from our being unable to help.
+        Err(error) if launched.is_ours() => {
+            eprintln!("majorfault: {error}; the program runs without help");
+            return launched.wait();
+        }
+        Err(error) => return Err(error),
+    };
+    let mut text = Vec::new();
+    let written = match json {
+        true => writeln!(text, "{:#}", assist::document(&outcome)),
+        false => assist::print(&outcome, &mut text),
+    };
+    // The program's own output is on standard output, where there is one of ours.
+    let written = written.and_then(|()| match launched.is_ours() {
+        true => std::io::stderr().write_all(&text),
+        false => std::io::stdout().write_all(&text),
+    });
+    written.map_err(|error| Error::io("write what was done", "standard output", error))?;
+    launched.leave(outcome.ended, "without help")
+}

@@ -1,0 +1,335 @@
+//! `majorfault compare`: the access methods side by side on one workload, with a verdict.
+
+use crate::command::options::{Memory, Options};
+use crate::command::{Bars, Exit, stop_flag};
+use crate::data::PAGE;
+use crate::machine;
+use crate::outputs::{self, Force, Kind, Outputs, Records};
+use crate::place::{self, MemoryLimit};
+use crate::record::{Outcome, Record};
+use crate::report;
+use crate::run;
+use crate::scratch::{self, Scratch, Wanted};
+use crate::session::{self, Comparison, interleave};
+use crate::trial::{CacheState, Data, Direction, Trial};
+use majorfault::{Bytes, Error, Layout, Result, Target};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Show which access method is fastest for a file and a workload here, and why.
+///
+/// Without a file, a data file is made on a disk and removed at the end. With one, it is only read.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file, or several to be striped into one address space; or one fio job file (*.fio)
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+    #[command(flatten)]
+    output: Output,
+    /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    records: Option<PathBuf>,
+    /// No progress, no remarks on standard error
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+    /// The job file that said the rest.
+    #[arg(skip)]
+    job: Option<PathBuf>,
+}
+
+impl Args {
+    /// The job file, where the only file named is one.
+    pub fn job_file(&self) -> Option<&Path> {
+        match self.files.as_slice() {
+            [only] if only.extension().is_some_and(|extension| extension == "fio") => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The same after the job file's words stand before the user's own: the last file named is the job file.
+    pub fn after_job_file(mut self) -> Args {
+        self.job = self.files.pop();
+        self
+    }
+}
+
+/// How results are shown.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Output {
+    /// One JSON document instead of the table
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// How results are written
+    #[arg(long, value_enum, default_value = "table", conflicts_with = "json", help_heading = "Output")]
+    pub output_format: Format,
+    /// Write an HTML page with pictures
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub force: Force,
+}
+
+/// Form of the results on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// A table for a terminal
+    Table,
+    /// One JSON document
+    Json,
+    /// The shape of fio's own JSON
+    FioJson,
+}
+
+/// The data of a comparison: made here, or the user's.
+struct Source {
+    data: Data,
+    /// Keeps made files alive.
+    _made: Option<Scratch>,
+}
+
+/// Runs the subcommand.
+pub fn run(mut args: Args) -> Result<Exit> {
+    let stop = stop_flag()?;
+    let traced = args.options.traced()?;
+    if let (Some(traced), true) = (&traced, args.files.is_empty()) {
+        match &traced.path {
+            Some(path) => args.files.push(PathBuf::from(path)),
+            // Recorded in an address space without a name: one as long is made.
+            None => args.options.size = args.options.size.or(Some(Bytes(traced.length))),
+        }
+    }
+    let options = &args.options;
+    let threads = traced.map_or(1, |traced| traced.threads.len().clamp(1, 64) as u32);
+    check_words(&args)?;
+    let name = session::name();
+    let (page, mut kept) = outputs(&args, &name)?;
+    place::clean_stale();
+    let bars = Bars::new(args.quiet);
+    let comparison_without_data = (options.arms()?, options.workload()?, options.limits()?);
+    let source = source(&args, &stop, &bars)?;
+    let (arms, workload, limits) = comparison_without_data;
+    let mut machine = machine::look(&source.data.files);
+    let mut trial = Trial {
+        data: source.data.clone(),
+        workload,
+        direction: options.direction(),
+        arm: arms.first().cloned().ok_or_else(|| Error::Invalid("nothing to compare".to_owned()))?,
+        block_bytes: options.block()?.0,
+        threads: options.numjobs.unwrap_or(threads),
+        iodepth: options.iodepth,
+        limits,
+        memory_bytes: None,
+        cache: options.cache,
+        seed: options.randseed,
+        interval_ns: options.interval.0.max(1_000_000),
+        repetition: 0,
+    };
+    trial.memory_bytes = memory(options, &trial, &mut machine)?;
+    check_trial(&trial)?;
+    let session = run::Session { name, machine, stop: &stop };
+    let comparison = Comparison { trial, arms, repetitions: options.runs };
+    let records = measure(&comparison, &session, &mut kept, &bars)?;
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    show(&records, &args.output, page.as_ref(), stop.load(Ordering::Relaxed))?;
+    Ok(exit(&records, &stop))
+}
+
+/// The page and the records, claimed; neither may be what is measured or described by.
+fn outputs(args: &Args, session: &str) -> Result<(Option<outputs::Output>, Records)> {
+    let mut outputs = Outputs::new(args.output.force);
+    let workload = args.options.workload()?;
+    outputs.reads("the file under test", &args.files);
+    outputs.reads("the job file", &args.job);
+    outputs.reads("the workload's file", workload.given.values().filter(|value| Path::new(value).is_file()));
+    let page = outputs.claim_named("--report", Kind::Page, args.output.report.as_deref())?;
+    Ok((page, outputs.records("--records", args.records.as_deref(), session)?))
+}
+
+/// What can be refused before anything is made.
+fn check_words(args: &Args) -> Result<()> {
+    let options = &args.options;
+    let writes = options.direction() == Direction::Write;
+    if writes && !args.files.is_empty() && !options.allow_overwrite {
+        return Err(Error::Invalid(
+            "writing would destroy the content of the files named; leave them out to write to a made file, \
+             or say --allow-overwrite"
+                .to_owned(),
+        ));
+    }
+    let block = options.block()?;
+    if block.0 == 0 || block.0 > 1 << 30 {
+        return Err(Error::Invalid(format!("--bs {block}: legal is 1 to 1g")));
+    }
+    if writes && !block.0.is_multiple_of(PAGE as u64) {
+        return Err(Error::Invalid(format!("--bs {block}: writes are made of whole pages; legal are multiples of 4k")));
+    }
+    if args.files.is_empty() && !block.0.is_multiple_of(8) {
+        return Err(Error::Invalid(format!("--bs {block}: made files are checked in words; legal are multiples of 8")));
+    }
+    Ok(())
+}
+
+/// What can be refused before anything runs: no room for one access.
+fn check_trial(trial: &Trial) -> Result<()> {
+    let files = trial.data.files.len();
+    if files > 1
+        && (trial.block_bytes > trial.data.stripe_bytes || !trial.data.stripe_bytes.is_multiple_of(trial.block_bytes))
+    {
+        return Err(Error::Invalid(format!(
+            "--bs {} does not divide --stripe {}; an access must lie in one file",
+            Bytes(trial.block_bytes),
+            Bytes(trial.data.stripe_bytes)
+        )));
+    }
+    let space = crate::workload::Space {
+        length: trial.data.size_bytes,
+        block: trial.block_bytes as usize,
+        threads: trial.threads,
+        thread: 0,
+        seed: trial.seed,
+    };
+    (crate::workload::named(&trial.workload.name)?.plan)(&space, &trial.workload.given())?;
+    let least = place::smallest_limit(trial);
+    match trial.memory_bytes {
+        Some(limit) if limit < least.0 => Err(Error::Invalid(format!(
+            "--memory {}: too small to run in; this workload needs at least {} for its queue and itself",
+            Bytes(limit),
+            least.rounded()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn source(args: &Args, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
+    if args.files.is_empty() { made(&args.options, stop, bars) } else { given(&args.files, &args.options) }
+}
+
+fn given(files: &[PathBuf], options: &Options) -> Result<Source> {
+    let layout = Layout {
+        offset: options.offset,
+        size: options.size,
+        stripe: options.stripe,
+        write: options.direction() == Direction::Write,
+    };
+    let target = Target::open(files, &layout)?;
+    let in_memory = files.iter().find_map(|path| Some((path, scratch::in_memory(path)?)));
+    if let (Some((path, name)), true) = (in_memory, matches!(options.cache, CacheState::Cold | CacheState::Hot(_))) {
+        return Err(Error::Invalid(format!(
+            "{} lies in memory ({name}) and has no cold state; use --cache asis, or a file on a disk",
+            path.display()
+        )));
+    }
+    let data = Data {
+        files: files.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect(),
+        offset_bytes: options.offset.0,
+        size_bytes: target.length(),
+        stripe_bytes: options.stripe.0,
+        content_seed: None,
+    };
+    Ok(Source { data, _made: None })
+}
+
+fn made(options: &Options, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
+    let size = options.size.unwrap_or(Bytes::gib(1));
+    let dir = scratch::directory(options.dir.as_deref(), size)?;
+    let wanted =
+        Wanted { size, files: options.nrfiles.max(1) as usize, stripe: options.stripe, seed: options.randseed };
+    let bar = bars.bytes(size.0, &format!("making {} of data in {}", size.rounded(), dir.display()));
+    let made = Scratch::make(&dir, &wanted, stop, |written| bar.set_position(written))?;
+    bar.finish_and_clear();
+    let data = Data {
+        files: made.paths(),
+        offset_bytes: 0,
+        size_bytes: size.0,
+        stripe_bytes: options.stripe.0,
+        content_seed: Some(options.randseed),
+    };
+    Ok(Source { data, _made: Some(made) })
+}
+
+/// The memory limit in force. Where nobody asked for one and none can be made, the reason goes into the machine's remarks
+/// and so into the table.
+///
+/// Errors: Missing where the limit asked for cannot be put in force.
+fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
+    let limit = match options.memory {
+        Some(Memory::Unlimited) => return Ok(None),
+        // What was asked for is put in force or refused: without it the answer may be the opposite.
+        Some(Memory::Limit(limit)) => return MemoryLimit::create(limit).map(|_| Some(limit.0)).map_err(Error::Missing),
+        None if trial.data.content_seed.is_some() => {
+            let least = place::smallest_limit(trial).0.next_multiple_of(1 << 20);
+            Bytes((trial.data.size_bytes / 4).max(least))
+        }
+        None => return Ok(None),
+    };
+    match MemoryLimit::create(limit) {
+        Ok(_) => Ok(Some(limit.0)),
+        Err(missing) => {
+            let inherited = place::inherited_limit();
+            let own = inherited.map_or("no limit", |_| "the limit it was started under");
+            machine.remarks.push(format!("ran under {own} instead of {limit}: {missing}"));
+            Ok(None)
+        }
+    }
+}
+
+fn measure(
+    comparison: &Comparison,
+    session: &run::Session<'_>,
+    kept: &mut Records,
+    bars: &Bars,
+) -> Result<Vec<Record>> {
+    let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
+    let bar = bars.runs(total);
+    let records = interleave(comparison, session, |record| {
+        bar.inc(1);
+        bar.set_message(format!("{}", record.trial.arm));
+        kept.add(record)
+    })?;
+    bar.finish_and_clear();
+    Ok(records)
+}
+
+/// Writes results as asked: on standard output and, where wanted, as a page; where the session was `stopped`, not over
+/// another page.
+pub fn show(records: &[Record], output: &Output, page: Option<&outputs::Output>, stopped: bool) -> Result<()> {
+    let summary = report::Summary::of(records);
+    let mut out = anstream::stdout().lock();
+    let written = match (output.json, output.output_format) {
+        (true, _) | (_, Format::Json) => writeln!(out, "{:#}", report::json::document(&summary, records)),
+        (_, Format::FioJson) => writeln!(out, "{:#}", report::fio_json::document(records)),
+        (_, Format::Table) => report::terminal::print(&summary, &mut out),
+    };
+    match written {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            return Err(Error::io("write the results", "standard output", error));
+        }
+        _ => {}
+    }
+    if let Some(page) = page {
+        page.write_unless_stopped(stopped, || report::html::page(&summary))?;
+    }
+    Ok(())
+}
+
+fn exit(records: &[Record], stop: &AtomicBool) -> Exit {
+    if stop.load(Ordering::Relaxed) {
+        return Exit::Interrupted;
+    }
+    let summary = report::Summary::of(records);
+    let real = || records.iter().filter(|record| !record.is_control());
+    let is_missing = |record: &Record| matches!(record.outcome, Outcome::Missing(_));
+    let is_done = |record: &Record| record.outcome == Outcome::Done;
+    match () {
+        () if real().count() > 0 && real().all(is_missing) => Exit::Unsupported,
+        () if real().count() > 0 && !real().any(is_done) && real().all(|record| record.spoiled().next().is_none()) => {
+            Exit::No
+        }
+        () if summary.groups.iter().all(report::Group::is_valid) => Exit::Ok,
+        () => Exit::Invalid,
+    }
+}

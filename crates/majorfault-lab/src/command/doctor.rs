@@ -1,0 +1,194 @@
+//! `majorfault doctor`: watches a process for some seconds and says what is wrong with its file access.
+
+mod rounds;
+
+use crate::command::{Exit, stop_flag};
+use crate::doctor::{self, Severity, endpoint, gather};
+use crate::outputs::{Force, Kind, Output, Outputs};
+use crate::prove;
+use clap::ValueEnum;
+use majorfault::{Error, Nanos, Result};
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long to watch where nothing is said; a live screen has to follow what happens.
+const ONCE: Nanos = Nanos(5_000_000_000);
+const ROUND: Nanos = Nanos(2_000_000_000);
+
+/// Watch a running program and say what is wrong with its file access
+///
+/// Reads only: the program is never stopped or changed. A program of your own needs no further rights where
+/// kernel.perf_event_paranoid is 2 or less.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
+pub struct Args {
+    /// The process
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Option<u32>,
+    /// A program to start and watch, with its arguments; it is left running when the time is over
+    #[arg(last = true, value_name = "COMMAND")]
+    program: Vec<OsString>,
+    /// How long to watch, or how long a round is [default: 5s, with --watch 2s]
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<Nanos>,
+    /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
+    #[arg(long)]
+    deep: bool,
+    /// See advice call by call (madvise, posix_fadvise, readahead), too; needs root, and each system call of the machine becomes
+    /// some 0.1 us longer meanwhile
+    #[arg(long)]
+    advice: bool,
+    /// Replay what was seen, as it is and with the remedy, in turns within the program's memory limit, and show the gain; drops
+    /// the file from the page cache, as far as the program does not hold it
+    #[arg(long)]
+    prove: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// End with exit code 1 where something at least so bad is found
+    #[arg(long, value_enum, value_name = "SEVERITY")]
+    fail_on: Option<Least>,
+    /// Write a page with the findings, heat maps of the files and a timeline of faults, too
+    #[arg(long, value_name = "PATH.html", conflicts_with_all = ["watch", "openmetrics", "textfile"])]
+    report: Option<PathBuf>,
+    /// Show the same again after each round, until SIGINT or the process ends
+    #[arg(long, conflicts_with_all = ["json", "prove"])]
+    watch: bool,
+    /// Serve metrics (OpenMetrics text) at this port of the loopback, or address, until SIGINT or the process ends
+    #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with_all = ["json", "prove"])]
+    openmetrics: Option<SocketAddr>,
+    /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "prove"])]
+    textfile: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+}
+
+/// The least severity that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Least {
+    /// Anything
+    Note,
+    /// What costs time or memory now
+    Warning,
+    /// What fails, or loses most of the time
+    Critical,
+}
+
+impl From<Least> for Severity {
+    fn from(least: Least) -> Severity {
+        match least {
+            Least::Note => Severity::Note,
+            Least::Warning => Severity::Warning,
+            Least::Critical => Severity::Critical,
+        }
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    let Files { page, textfile } = Files::claimed(&args)?;
+    let Args { pid, program, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
+    let length = length.unwrap_or(if watch { ROUND } else { ONCE });
+    if length.0 == 0 {
+        return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
+    }
+    let stop = stop_flag()?;
+    let mut child = start(&program)?;
+    let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
+    let options = gather::Options { length: Duration::from_nanos(length.0), deep, advice };
+    let outputs = rounds::Outputs { watch, openmetrics, textfile };
+    let worst = match outputs.is_any() {
+        true => rounds::run(pid, options, outputs, &stop)?,
+        false => once(pid, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
+    };
+    if let Some(child) = &mut child
+        && !matches!(child.try_wait(), Ok(Some(_)))
+    {
+        let name = program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+        eprintln!("majorfault: {name} runs on as process {pid}");
+    }
+    let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
+    Ok(if fails { Exit::No } else { Exit::Ok })
+}
+
+/// The files written, claimed before the watch.
+struct Files {
+    page: Option<Output>,
+    textfile: Option<Output>,
+}
+
+impl Files {
+    fn claimed(args: &Args) -> Result<Files> {
+        let mut outputs = Outputs::new(args.force);
+        args.pid.into_iter().for_each(|pid| outputs.watches(pid));
+        outputs.starts(&args.program);
+        let page = outputs.claim_named("--report", Kind::Page, args.report.as_deref())?;
+        let textfile = outputs.claim_named("--textfile", Kind::Metrics, args.textfile.as_deref())?;
+        Ok(Files { page, textfile })
+    }
+}
+
+/// What is made of one round.
+struct Once {
+    /// Whether what was seen is replayed.
+    prove: bool,
+    /// JSON instead of text.
+    json: bool,
+    /// The page.
+    page: Option<Output>,
+    /// We started the program: its end is no failure.
+    is_ours: bool,
+}
+
+/// Watches once and prints; gives the worst that was found.
+fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+    let Once { prove, json, page, is_ours } = once;
+    let evidence = gather::gather(pid, options, stop)?;
+    let findings = doctor::examine(&evidence);
+    let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
+    let mut text = Vec::new();
+    let written = if json {
+        let mut document = doctor::document(&evidence, &findings);
+        if let Some(proofs) = &proofs {
+            document["proofs"] = prove::document(proofs);
+        }
+        writeln!(text, "{document:#}")
+    } else {
+        let printed = doctor::print(&evidence, &findings, &mut text);
+        match &proofs {
+            Some(proofs) => printed.and_then(|()| doctor::print_proofs(&prove::sentences(proofs), &mut text)),
+            None => printed,
+        }
+    };
+    let written = written.and_then(|()| anstream::stdout().write_all(&text));
+    written.map_err(|error| Error::io("write the findings", "standard output", error))?;
+    if let Some(page) = &page {
+        let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
+        let text = || doctor::page(&evidence, &findings, &proofs);
+        if page.write_unless_stopped(stop.load(Ordering::Relaxed), text)? {
+            eprintln!("majorfault: the report is {}", page.path().display());
+        }
+    }
+    if evidence.ended && !is_ours {
+        return Err(Error::Invalid(format!(
+            "process {pid} ended after {:.1} s of watching; what was seen is above",
+            evidence.watched.as_secs_f64()
+        )));
+    }
+    Ok(findings.iter().map(|finding| finding.severity).max())
+}
+
+/// Starts the program, if one is named. Its output goes to standard error, so that ours stays readable.
+fn start(program: &[OsString]) -> Result<Option<Child>> {
+    let Some((name, arguments)) = program.split_first() else { return Ok(None) };
+    let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
+    let child = Command::new(name).args(arguments).stdout(output).spawn();
+    child.map(Some).map_err(|error| Error::io("start the program", name, error).with_remedy("check the name"))
+}

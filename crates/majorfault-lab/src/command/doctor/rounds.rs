@@ -1,0 +1,112 @@
+//! A watch that goes on, round after round, until SIGINT or the end of the process: a live screen, metrics for others.
+
+use crate::doctor::endpoint::Endpoint;
+use crate::doctor::evidence::Evidence;
+use crate::doctor::gather::{Options, Watcher};
+use crate::doctor::totals::Totals;
+use crate::doctor::{self, Finding, Severity, openmetrics};
+use crate::outputs;
+use crate::process::has_ended;
+use majorfault::{Error, Result};
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Cursor home, then clear to the end: what was there before stays in the scrollback.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+
+/// Where the rounds go.
+#[derive(Debug)]
+pub struct Outputs {
+    /// The screen after each round, on standard output.
+    pub watch: bool,
+    /// Where metrics are served.
+    pub openmetrics: Option<SocketAddr>,
+    /// The file that they are written to after each round.
+    pub textfile: Option<outputs::Output>,
+}
+
+impl Outputs {
+    /// Whether there is any.
+    pub fn is_any(&self) -> bool {
+        self.watch || self.openmetrics.is_some() || self.textfile.is_some()
+    }
+}
+
+/// Watches process `pid` until it ends or `stop` is raised; gives the worst that any round found.
+///
+/// Errors: those of [`Watcher::open`], and Io where an output cannot be opened or written.
+pub fn run(pid: u32, options: Options, outputs: Outputs, stop: &AtomicBool) -> Result<Option<Severity>> {
+    let mut watcher = Watcher::open(pid)?;
+    let mut totals = Totals::of(watcher.target());
+    let sinks = Sinks::open(outputs, &totals)?;
+    let (mut worst, mut is_first) = (None, true);
+    while totals.runs && !stop.load(Ordering::Relaxed) {
+        match watcher.round(options, stop) {
+            // What a part of a round shows would replace what a whole one did.
+            Ok(_) if stop.load(Ordering::Relaxed) && !is_first => break,
+            Ok(evidence) => {
+                let findings = doctor::examine(&evidence);
+                worst = worst.max(findings.iter().map(|finding| finding.severity).max());
+                totals.add(&evidence, &findings);
+                sinks.show(&evidence, &findings)?;
+            }
+            Err(_) if has_ended(pid) => totals.end(),
+            Err(error) => return Err(error),
+        }
+        sinks.write(&totals)?;
+        is_first = false;
+    }
+    if !totals.runs {
+        eprintln!("majorfault: process {pid} has ended; it was watched for {:.1} s", totals.watched_seconds);
+    }
+    Ok(worst)
+}
+
+/// The outputs, open.
+struct Sinks {
+    watch: bool,
+    endpoint: Option<Endpoint>,
+    textfile: Option<outputs::Output>,
+}
+
+impl Sinks {
+    /// Opens the outputs and writes them once, so that one that cannot be had is told at once.
+    fn open(outputs: Outputs, totals: &Totals) -> Result<Sinks> {
+        let Outputs { watch, openmetrics, textfile } = outputs;
+        let serve = |address| Endpoint::open(address, openmetrics::render(totals)?);
+        let endpoint = openmetrics.map(serve).transpose()?;
+        if let Some(endpoint) = &endpoint {
+            eprintln!("majorfault: metrics at http://{}/metrics until SIGINT", endpoint.address());
+        }
+        let sinks = Sinks { watch, endpoint, textfile };
+        sinks.write(totals)?;
+        Ok(sinks)
+    }
+
+    fn show(&self, evidence: &Evidence, findings: &[Finding]) -> Result<()> {
+        if !self.watch {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        let is_screen = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
+        let begin: &[u8] = if is_screen { CLEAR } else { b"\n" };
+        let written = doctor::print(evidence, findings, &mut text)
+            // Past anstream, which takes out all sequences where NO_COLOR is set.
+            .and_then(|()| io::stdout().write_all(begin))
+            .and_then(|()| anstream::stdout().write_all(&text))
+            .and_then(|()| io::stdout().flush());
+        written.map_err(|error| Error::io("write the findings", "standard output", error))
+    }
+
+    fn write(&self, totals: &Totals) -> Result<()> {
+        let text = openmetrics::render(totals)?;
+        if let Some(textfile) = &self.textfile {
+            textfile.write(&text)?;
+        }
+        if let Some(endpoint) = &self.endpoint {
+            endpoint.publish(text);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! `majorfault list`, `completions` and `man`: what there is, from the same declarations that run it.
+
+use crate::command::Exit;
+use crate::peer;
+use crate::workload;
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use majorfault::access::Method;
+use majorfault::methods;
+use majorfault::observe;
+use majorfault::params::{Given, Param, Params};
+use majorfault::prefetch;
+use majorfault::{Error, Result};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// List the access methods, prefetch policies, workloads, peers or counters with their parameters
+#[derive(clap::Args)]
+pub struct ListArgs {
+    /// What to list
+    #[arg(value_enum, default_value = "methods")]
+    kind: Kind,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What there is several of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Ways to reach a file
+    Methods,
+    /// What methods can be told to read ahead: METHOD:policy=NAME
+    Policies,
+    /// Orders of accesses
+    Workloads,
+    /// Other programs measured beside
+    Peers,
+    /// What is observed
+    Counters,
+}
+
+/// Print completions for a shell
+#[derive(clap::Args)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
+
+/// Write the manual pages into a directory
+#[derive(clap::Args)]
+pub struct ManArgs {
+    /// The directory
+    dir: PathBuf,
+}
+
+/// One line of a list.
+struct Line {
+    name: String,
+    says: String,
+    params: Vec<Param>,
+}
+
+/// Runs `list`.
+pub fn list(args: ListArgs) -> Result<Exit> {
+    let ListArgs { kind, json } = args;
+    let lines = lines(kind);
+    let text = if json { format!("{:#}\n", document(&lines)) } else { table(&lines) };
+    let written = anstream::stdout().write_all(text.as_bytes());
+    written.map_err(|error| Error::io("write the list", "standard output", error))?;
+    Ok(Exit::Ok)
+}
+
+/// A method takes `policy` beside its own parameters, where it takes policies.
+fn method_params(method: &Method) -> Vec<Param> {
+    prefetch::params(method, &Given::none()).expect("no policy is named")
+}
+
+/// What every policy takes is listed once, at the end.
+fn policy_lines() -> Vec<Line> {
+    let line = |name: &str, says: &str, params| Line { name: name.to_owned(), says: says.to_owned(), params };
+    let own = prefetch::ALL.iter().map(|it| line(it.name, it.summary, (it.params)()));
+    own.chain([line("(each)", "what every policy can be told", prefetch::Common::declared())]).collect()
+}
+
+fn lines(kind: Kind) -> Vec<Line> {
+    let line = |name: &str, says: &str, params| Line { name: name.to_owned(), says: says.to_owned(), params };
+    match kind {
+        Kind::Methods => methods::all().map(|it| line(it.name, it.summary, method_params(it))).collect(),
+        Kind::Policies => policy_lines(),
+        Kind::Workloads => workload::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
+        Kind::Peers => peer::ALL.iter().map(|it| line(it.name, it.summary, (it.params)())).collect(),
+        Kind::Counters => {
+            let all = observe::ALL.iter().flat_map(|source| source.counters).chain(observe::MAPPED);
+            all.map(|it| line(it.name, &format!("{} [{:?}, {:?}]", it.doc, it.scope, it.unit), Vec::new())).collect()
+        }
+    }
+}
+
+fn document(lines: &[Line]) -> serde_json::Value {
+    let param = |param: &Param| {
+        let Param { name, default, legal, doc } = param;
+        serde_json::json!({ "name": name, "default": default, "legal": legal, "says": doc })
+    };
+    let params = |line: &Line| line.params.iter().map(param).collect::<Vec<_>>();
+    lines
+        .iter()
+        .map(|line| serde_json::json!({ "name": line.name, "says": line.says, "params": params(line) }))
+        .collect()
+}
+
+fn table(lines: &[Line]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(100);
+    for line in lines {
+        table.add_row([line.name.as_str(), line.says.as_str()]);
+        for Param { name, default, legal, doc } in &line.params {
+            table.add_row([format!("  {name}={default}"), format!("  {doc} ({legal})")]);
+        }
+    }
+    format!("{table}\n")
+}
+
+/// Runs `completions`.
+pub fn completions(args: CompletionsArgs, command: &mut clap::Command) -> Result<Exit> {
+    let CompletionsArgs { shell } = args;
+    clap_complete::generate(shell, command, "majorfault", &mut std::io::stdout());
+    Ok(Exit::Ok)
+}
+
+/// Runs `man`.
+pub fn man(args: ManArgs, command: clap::Command) -> Result<Exit> {
+    let ManArgs { dir } = args;
+    std::fs::create_dir_all(&dir).map_err(|error| Error::io("make the directory", &dir, error))?;
+    clap_mangen::generate_to(command, &dir).map_err(|error| Error::io("write the manual pages", &dir, error))?;
+    Ok(Exit::Ok)
+}

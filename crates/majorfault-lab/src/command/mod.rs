@@ -1,0 +1,142 @@
+//! The command line: one file per subcommand. These translate words into values and results into exit codes; they
+//! decide nothing.
+
+mod assist;
+mod compare;
+mod doctor;
+mod launched;
+mod manual;
+mod options;
+mod probe;
+mod progress;
+mod report;
+mod reproduce;
+mod trace;
+mod worker;
+
+use crate::jobfile;
+use clap::{CommandFactory, Parser, Subcommand};
+use progress::Bars;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Measures how a file is reached fastest on this machine, and shows why.
+#[derive(Parser)]
+#[command(name = "majorfault", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = EXIT_CODES, args_override_self = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 the answer is no; 2 wrong usage or input; 3 not permitted or not \
+supported here; 4 measured, but the measurement is not valid. 130 stopped by the user.";
+
+#[derive(Subcommand)]
+enum Command {
+    Compare(Box<compare::Args>),
+    Reproduce(reproduce::Args),
+    Report(report::Args),
+    Doctor(doctor::Args),
+    Assist(assist::Args),
+    Trace(trace::Args),
+    Probe(probe::Args),
+    List(manual::ListArgs),
+    Completions(manual::CompletionsArgs),
+    #[command(hide = true)]
+    Man(manual::ManArgs),
+    #[command(hide = true)]
+    Worker(worker::Args),
+}
+
+/// How a subcommand ended, as its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok,
+    /// It ran, and the answer is no.
+    No,
+    /// Not permitted, or not supported here.
+    Unsupported,
+    /// The measurement does not mean what it says.
+    Invalid,
+    /// Stopped by the user.
+    Interrupted,
+    /// As the program that was started.
+    Program(u8),
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Ok => 0,
+            Exit::No => 1,
+            Exit::Unsupported => 3,
+            Exit::Invalid => 4,
+            Exit::Interrupted => 130,
+            Exit::Program(code) => code,
+        })
+    }
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let command = match Cli::parse().command {
+        Command::Compare(args) => with_job_file(args),
+        other => Ok(other),
+    };
+    let result = command.and_then(run);
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("majorfault: {error}");
+            match error {
+                majorfault::Error::Missing(_) => Exit::Unsupported.into(),
+                _ => ExitCode::from(2),
+            }
+        }
+    }
+}
+
+/// The words of a job file go before the user's own, which win where both say something.
+fn with_job_file(args: Box<compare::Args>) -> majorfault::Result<Command> {
+    let Some(path) = args.job_file() else { return Ok(Command::Compare(args)) };
+    let from_job = jobfile::words(path)?;
+    let mut own: Vec<OsString> = std::env::args_os().collect();
+    let at = own.iter().position(|word| word == "compare").map_or(own.len(), |at| at + 1);
+    own.splice(at..at, from_job.into_iter().map(OsString::from));
+    Ok(match Cli::parse_from(own).command {
+        Command::Compare(args) => Command::Compare(Box::new(args.after_job_file())),
+        other => other,
+    })
+}
+
+fn run(command: Command) -> majorfault::Result<Exit> {
+    match command {
+        Command::Compare(args) => compare::run(*args),
+        Command::Reproduce(args) => reproduce::run(args),
+        Command::Report(args) => report::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Assist(args) => assist::run(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Probe(args) => probe::run(args),
+        Command::List(args) => manual::list(args),
+        Command::Completions(args) => manual::completions(args, &mut Cli::command()),
+        Command::Man(args) => manual::man(args, Cli::command()),
+        Command::Worker(args) => worker::run(args),
+    }
+}
+
+/// A flag that SIGINT and SIGTERM raise; a second one ends the process at once.
+fn stop_flag() -> majorfault::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // The order matters: the second signal must find the flag raised by the first.
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| majorfault::Error::io("listen to signals", "sigaction", error))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,194 @@
+//! The options that say what is measured, under the names fio's users know.
+
+use crate::lineup;
+use crate::traits::Ends;
+use crate::trial::{Arm, CacheState, Choice, Direction, Limits};
+use crate::workload;
+use clap::{Args, ValueEnum};
+use majorfault::trace::{Trace, TracedFile};
+use majorfault::{Bytes, Error, Given, Nanos, Result};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// fio's `rw`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rw {
+    /// Sequential reads
+    Read,
+    /// Random reads
+    Randread,
+    /// Sequential writes
+    Write,
+    /// Random writes
+    Randwrite,
+}
+
+/// What is measured.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// Direction and order of the accesses
+    #[arg(long, value_enum, default_value = "randread", help_heading = "Workload")]
+    pub rw: Rw,
+    /// Another order than sequential or uniform: NAME[:key=value,...], see `majorfault list workloads`
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub workload: Option<String>,
+    /// Replay the accesses of a trace, see `majorfault trace`; on its own file, where none is named
+    #[arg(long, value_name = "FILE", conflicts_with = "workload", help_heading = "Workload")]
+    pub trace: Option<PathBuf>,
+    /// Bytes of one access [default: 4k; 64 for strided]
+    #[arg(long, alias = "blocksize", help_heading = "Workload")]
+    pub bs: Option<Bytes>,
+    /// Accesses kept in flight by each thread, where the method has a queue
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Workload")]
+    pub iodepth: u32,
+    /// Threads [default: 1, or as many as were traced]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Workload")]
+    pub numjobs: Option<u32>,
+    /// Seed of the order (and of the content of made files)
+    #[arg(long, default_value_t = 1, help_heading = "Workload")]
+    pub randseed: u64,
+    /// End each run after this time [default: 1s]
+    #[arg(long, value_name = "TIME", help_heading = "Workload")]
+    pub runtime: Option<Nanos>,
+    /// End each run after so many accesses, over all threads
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    pub number_ios: Option<u64>,
+    /// Begin the order again at its end, until the runtime is over [default for random orders]
+    #[arg(long, alias = "time_based", help_heading = "Workload")]
+    pub time_based: bool,
+
+    /// Bytes used of the file, or made [default: all; 1g where a file is made]
+    #[arg(long, help_heading = "Data")]
+    pub size: Option<Bytes>,
+    /// Where the used range begins in each file
+    #[arg(long, default_value_t = Bytes(0), help_heading = "Data")]
+    pub offset: Bytes,
+    /// Bytes of one file before the next one's turn, where several are given or made
+    #[arg(long, default_value_t = Bytes::mib(1), help_heading = "Data")]
+    pub stripe: Bytes,
+    /// Number of files to make
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Data")]
+    pub nrfiles: u32,
+    /// Directory for made files; never one in memory [default: /var/tmp]
+    #[arg(long, alias = "directory", help_heading = "Data")]
+    pub dir: Option<PathBuf>,
+    /// Let writes go to the files named; their content is lost
+    #[arg(long, help_heading = "Data")]
+    pub allow_overwrite: bool,
+
+    /// Memory limit, page cache included [default: a quarter of the size where a file is made; `none` for no limit]
+    #[arg(long, value_name = "SIZE", value_parser = memory, help_heading = "Conditions")]
+    pub memory: Option<Memory>,
+    /// State of the page cache at the start of each run: cold, warm, warm:pages, hot:FRACTION, asis
+    #[arg(long, default_value = "cold", help_heading = "Conditions")]
+    pub cache: CacheState,
+    /// An access method or peer: NAME[:key=value,...], see `majorfault list methods`; may be repeated
+    /// [default: all that fit]
+    #[arg(long, short, value_name = "NAME", help_heading = "Conditions")]
+    pub method: Vec<String>,
+    /// A peer with its parameters, beside the methods: fio[:key=value,...], see `majorfault list peers`
+    #[arg(long, value_name = "NAME", conflicts_with = "no_peer", help_heading = "Conditions")]
+    pub peer: Vec<String>,
+    /// Leave out the peers (fio)
+    #[arg(long, help_heading = "Conditions")]
+    pub no_peer: bool,
+    /// Runs of each method, in turns; a verdict needs six
+    #[arg(long, short, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
+    pub runs: u32,
+    /// Length of an interval of the timeline
+    #[arg(long, default_value = "250ms", value_name = "TIME", help_heading = "Conditions")]
+    pub interval: Nanos,
+}
+
+/// A memory limit, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// The machine as it is.
+    Unlimited,
+    /// This much.
+    Limit(Bytes),
+}
+
+fn memory(text: &str) -> std::result::Result<Memory, String> {
+    match text {
+        "none" => Ok(Memory::Unlimited),
+        _ => text.parse().map(Memory::Limit),
+    }
+}
+
+impl Options {
+    /// Which way bytes go.
+    pub fn direction(&self) -> Direction {
+        match self.rw {
+            Rw::Read | Rw::Randread => Direction::Read,
+            Rw::Write | Rw::Randwrite => Direction::Write,
+        }
+    }
+
+    /// The order, checked.
+    ///
+    /// Errors: Invalid for an unknown name or parameter.
+    pub fn workload(&self) -> Result<Choice> {
+        if let Some(path) = &self.trace {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let given = BTreeMap::from([("file".to_owned(), path.display().to_string())]);
+            return Ok(Choice { name: "trace".to_owned(), given });
+        }
+        let Some(text) = &self.workload else {
+            return Ok(Choice::plain(match self.rw {
+                Rw::Read | Rw::Write => "sequential",
+                Rw::Randread | Rw::Randwrite => "uniform",
+            }));
+        };
+        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+        let given: Given = parameters.parse()?;
+        given.only(&(workload::named(name)?.params)())?;
+        Ok(Choice { name: name.to_owned(), given: given.0 })
+    }
+
+    /// The file whose accesses are replayed, where that is asked for.
+    ///
+    /// Errors: Io, Invalid (not a trace).
+    pub fn traced(&self) -> Result<Option<TracedFile>> {
+        let Some(path) = &self.trace else { return Ok(None) };
+        Trace::read(path)?.file(None, None).cloned().map(Some)
+    }
+
+    /// Bytes of one access.
+    pub fn block(&self) -> Result<Bytes> {
+        Ok(self.bs.unwrap_or(workload::named(&self.workload()?.name)?.block))
+    }
+
+    /// When each run ends.
+    pub fn limits(&self) -> Result<Limits> {
+        let is_endless = workload::named(&self.workload()?.name)?.ends == Ends::Endless;
+        let runtime = match (self.runtime, self.number_ios) {
+            (None, Some(_)) => None,
+            (runtime, _) => Some(runtime.unwrap_or(Nanos::secs(1)).0),
+        };
+        let time_based = self.time_based || (is_endless && runtime.is_some());
+        Ok(Limits { runtime_ns: runtime, accesses: self.number_ios, time_based })
+    }
+
+    /// Who takes part.
+    ///
+    /// Errors: Invalid for an unknown name or parameter.
+    pub fn arms(&self) -> Result<Vec<Arm>> {
+        let named =
+            |texts: &[String]| texts.iter().map(|text| lineup::arm(text, self.iodepth)).collect::<Result<Vec<_>>>();
+        let methods = match self.method.as_slice() {
+            [] => lineup::usual(self.direction(), self.iodepth),
+            texts => named(texts)?,
+        };
+        let peers = match (self.peer.as_slice(), self.method.as_slice()) {
+            ([], []) => lineup::peers(),
+            (texts, _) => named(texts)?,
+        };
+        let stays = |arm: &Arm| !self.no_peer || matches!(arm, Arm::Method(_));
+        let arms: Vec<Arm> = methods.into_iter().chain(peers).filter(stays).collect();
+        if arms.is_empty() {
+            return Err(Error::Invalid("--no-peer leaves nothing to compare; name a --method".to_owned()));
+        }
+        Ok(arms)
+    }
+}

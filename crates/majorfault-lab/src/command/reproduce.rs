@@ -1,0 +1,337 @@
+//! `majorfault reproduce`: the published experiments, run here, with a verdict on every claim.
+
+use crate::command::{Bars, Exit, stop_flag};
+use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
+use crate::machine;
+use crate::outputs::{Force, Kind, Output, Outputs, Records};
+use crate::place;
+use crate::record::{By, Cell, Outcome, Record};
+use crate::report::{ledger, ledger_json};
+use crate::run;
+use crate::scratch;
+use crate::session;
+use majorfault::{Bytes, Error, Result};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Repeat published experiments here, with a verdict on every claim
+///
+/// Ids are those of the sources: S0 (TLB shootdowns), S1 (alignment), S2 (mmap in a database), S3 (prefault), S4 (access
+/// policies), or rows such as S2.collapse. Without one, all are run.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Experiments or rows of them
+    ids: Vec<String>,
+    /// List what there is, without running it
+    #[arg(long)]
+    list: bool,
+    /// How much is run
+    #[arg(long, value_enum, default_value = "quick")]
+    scale: Scale,
+    /// Directory on a disk for data [default: /var/tmp]
+    #[arg(long, alias = "directory")]
+    dir: Option<PathBuf>,
+    /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+    /// Go on with an interrupted session: what its records have is not run again, the others are added
+    #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
+    resume: Option<PathBuf>,
+    /// Judge these records instead of running anything, each session by itself; files may be compressed by gzip
+    #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
+    from: Vec<PathBuf>,
+    /// The verdict of each session, and how many rows have the same in all
+    #[arg(long, requires = "from", conflicts_with_all = ["markdown", "report", "csv"])]
+    agreement: bool,
+    /// The ledger as one JSON document; with --list the rows and the tests by which they are judged
+    #[arg(long)]
+    json: bool,
+    /// The ledger as Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+    /// Write an HTML page, a section for each experiment
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Write every run as a line of comma-separated values
+    #[arg(long, value_name = "FILE.csv")]
+    csv: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
+    /// No progress, no remarks on standard error
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    let chosen = experiment::chosen(&args.ids)?;
+    let stop = stop_flag()?;
+    if args.list {
+        return list(&args);
+    }
+    let mut outputs = Outputs::new(args.force);
+    outputs.reads("the file of records", &args.from);
+    let session = session::name();
+    let kept = args.from.is_empty().then(|| records(&args, &mut outputs, &session)).transpose()?;
+    let tables = Tables::claimed(&args, &mut outputs)?;
+    let records = match kept {
+        Some(kept) => measure(&args, &chosen, kept, &session, &stop)?,
+        None => session::load(&args.from)?,
+    };
+    if args.agreement && experiment::sessions(&records).len() < 2 {
+        return Err(Error::Invalid(
+            "agreement needs the records of two sessions; name the files of both after --from".to_owned(),
+        ));
+    }
+    let entries = experiment::ledger(&records, &args.ids);
+    tables.write(&entries, &records, stop.load(Ordering::Relaxed))?;
+    show(&args, &entries, &records)?;
+    Ok(exit(&records, &entries, &stop))
+}
+
+/// The files that the ledger is written to.
+struct Tables {
+    page: Option<Output>,
+    csv: Option<Output>,
+}
+
+impl Tables {
+    fn claimed(args: &Args, outputs: &mut Outputs) -> Result<Tables> {
+        let page = outputs.claim_named("--report", Kind::Page, args.report.as_deref())?;
+        let csv = outputs.claim_named("--csv", Kind::Csv, args.csv.as_deref())?;
+        Ok(Tables { page, csv })
+    }
+
+    /// Where the session was `stopped`, earlier tables stay.
+    fn write(&self, entries: &[Entry], records: &[Record], stopped: bool) -> Result<()> {
+        let Tables { page, csv } = self;
+        if let Some(csv) = csv {
+            csv.write_unless_stopped(stopped, || Ok(ledger::csv(records)))?;
+        }
+        if let Some(page) = page {
+            page.write_unless_stopped(stopped, || crate::report::ledger_page::page(entries, records))?;
+        }
+        Ok(())
+    }
+}
+
+fn list(args: &Args) -> Result<Exit> {
+    let entries = experiment::ledger(&[], &args.ids);
+    if args.json {
+        return print(&format!("{:#}\n", ledger_json::rows(&entries))).map(|()| Exit::Ok);
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_content_arrangement(comfy_table::ContentArrangement::Dynamic).set_width(100);
+    for Entry { row, .. } in &entries {
+        table.add_row([row.id, row.says, row.published]);
+    }
+    print(&format!("{table}\n"))?;
+    Ok(Exit::Ok)
+}
+
+fn print(text: &str) -> Result<()> {
+    match anstream::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::io("write the ledger", "standard output", error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Where records go: on with those of an earlier session, or to a file of their own.
+fn records(args: &Args, outputs: &mut Outputs, session: &str) -> Result<Records> {
+    match &args.resume {
+        Some(path) if !path.exists() => {
+            Err(Error::Invalid(format!("--resume {}: there is no such file; check the name", path.display())))
+        }
+        Some(path) => outputs.records("--resume", Some(path), session),
+        None => outputs.records("--records", args.records.as_deref(), session),
+    }
+}
+
+/// Runs every experiment, one after another; its data is gone when the next begins.
+fn measure(
+    args: &Args,
+    chosen: &[&'static Experiment],
+    mut kept: Records,
+    name: &str,
+    stop: &AtomicBool,
+) -> Result<Vec<Record>> {
+    place::clean_stale();
+    let dir = room(args, chosen)?;
+    experiment::clean_stale(&dir);
+    let mut records = args.resume.as_deref().map_or(Ok(Vec::new()), resumed)?;
+    let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or_else(|| name.to_owned());
+    let bars = Bars::new(args.quiet);
+    for experiment in chosen {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let mut store = Store::default();
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let making = bars.spinner(&format!("{}: making its data in {}", experiment.id, dir.display()));
+        let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store };
+        let planned = (experiment.cells)(&mut setting)?;
+        making.finish_and_clear();
+        run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (&name, stop))?;
+    }
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    Ok(records)
+}
+
+/// The records of an interrupted session.
+///
+/// Errors: Invalid where they are compressed, because nothing can be added to them.
+fn resumed(path: &Path) -> Result<Vec<Record>> {
+    if session::is_compressed(path) {
+        let path = path.display();
+        return Err(Error::Invalid(format!("{path} is compressed; gunzip it, so that runs can be added to it")));
+    }
+    session::load(std::slice::from_ref(&path.to_owned()))
+}
+
+/// The session that a new run belongs to after this record: the same where program, kernel and scale are the same.
+fn goes_on(last: &Record, scale: Scale) -> Option<String> {
+    let is_same = last.tool == run::tool()
+        && last.machine.kernel == machine::look(&[]).kernel
+        && last.cell.as_ref().is_some_and(|cell| cell.scale == scale.name());
+    is_same.then(|| last.session.clone())
+}
+
+fn run_cells(
+    args: &Args,
+    experiment: &Experiment,
+    planned: &[Planned],
+    records: &mut Vec<Record>,
+    kept: &mut Records,
+    bars: &Bars,
+    (name, stop): (&str, &AtomicBool),
+) -> Result<()> {
+    let files: Vec<PathBuf> = planned.first().map(|first| first.trial.data.files.clone()).unwrap_or_default();
+    let session = run::Session { name: name.to_owned(), machine: machine::look(&files), stop };
+    let repetitions = (experiment.repetitions)(args.scale);
+    let bar = bars.runs(planned.len() as u64 * u64::from(repetitions));
+    let cell = Cell { experiment: experiment.id.to_owned(), name: String::new(), scale: args.scale.name().to_owned() };
+    let earlier: Vec<(Cell, u32)> = records
+        .iter()
+        .filter(|record| record.outcome == Outcome::Done)
+        // What others disturbed is made again.
+        .filter(|record| record.spoilers().all(|gate| gate.by == By::Setup))
+        .filter_map(|record| Some((record.cell.clone()?, record.trial.repetition)))
+        .collect();
+    let is_done =
+        |cell: &Cell, repetition: u32| earlier.iter().any(|(done, which)| done == cell && *which == repetition);
+    session::grid(&cell, planned, repetitions, &session, is_done, |record| {
+        bar.inc(1);
+        let Some(record) = record else { return Ok(()) };
+        let cell = record.cell.as_ref().map(|cell| cell.name.clone()).unwrap_or_default();
+        bar.set_message(format!("{} {cell}", experiment.id));
+        kept.add(&record)?;
+        records.push(record);
+        Ok(())
+    })?;
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// The directory for data, with room for the largest experiment, and memory for its files in memory.
+fn room(args: &Args, chosen: &[&'static Experiment]) -> Result<PathBuf> {
+    let needed = chosen.iter().map(|experiment| (experiment.room)(args.scale)).max().unwrap_or_default();
+    let dir = scratch::directory(args.dir.as_deref(), Bytes(needed.0.max(1 << 20)))?;
+    let available = machine::available_memory();
+    if let Some(experiment) = chosen.iter().find(|experiment| (experiment.memory)(args.scale).0 > available.0) {
+        return Err(Error::Invalid(format!(
+            "{} needs {} of free memory at scale {}, and {} are free; choose a smaller --scale, or free memory",
+            experiment.id,
+            (experiment.memory)(args.scale).rounded(),
+            args.scale.name(),
+            available.rounded()
+        )));
+    }
+    std::path::absolute(&dir).map_err(|error| Error::io("find the directory", Path::new("."), error))
+}
+
+fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
+    match (args.agreement, args.json, args.markdown) {
+        (true, true, _) => return print(&format!("{:#}\n", ledger_json::agreement(entries, records))),
+        (_, true, _) => return print(&format!("{:#}\n", ledger_json::document(entries, records))),
+        (.., true) => return print(&ledger::markdown(entries, records)),
+        _ => {}
+    }
+    let mut text = Vec::new();
+    let printed = match args.agreement {
+        true => ledger::print_agreement(entries, records, &mut text),
+        false => ledger::print(entries, records, &mut text),
+    };
+    printed.map_err(|error| Error::io("write the ledger", "memory", error))?;
+    print(&String::from_utf8_lossy(&text))
+}
+
+/// A verdict is an answer, whichever it is. Without any figure there is none.
+fn exit(records: &[Record], entries: &[Entry], stop: &AtomicBool) -> Exit {
+    // A command that is named answers only where nothing was to be measured.
+    let is_named = |entry: &&Entry| matches!(entry.row.judge, Judge::Built(..) | Judge::NotBuilt(_));
+    let is_measured = !entries.iter().all(|entry| is_named(&entry));
+    let answered = |entry: &Entry| entry.judged.verdict.is_answer() && !(is_measured && is_named(&entry));
+    match () {
+        () if stop.load(Ordering::Relaxed) => Exit::Interrupted,
+        () if entries.iter().any(answered) => Exit::Ok,
+        () if records.iter().any(|record| record.spoiled().next().is_some()) => Exit::Invalid,
+        () => Exit::Unsupported,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::Run;
+
+    #[test]
+    fn a_session_goes_on_with_the_same_program_kernel_and_scale_only() {
+        let kernel = machine::look(&[]).kernel;
+        let last = Run::of("mmap").session("A").edit(|record| {
+            record.tool = run::tool();
+            record.machine.kernel = kernel;
+            let [experiment, name, scale] = ["S0", "mmap", "quick"].map(str::to_owned);
+            record.cell = Some(Cell { experiment, name, scale });
+        });
+        let older = last.clone().edit(|record| record.tool = "majorfault 0.0.9 (abc1234)".to_owned());
+        let elsewhere = last.clone().edit(|record| record.machine.kernel = "2.6.32".to_owned());
+
+        assert_eq!(goes_on(&last.clone().record(), Scale::Quick), Some("A".to_owned()));
+        assert_eq!(goes_on(&last.record(), Scale::Standard), None);
+        assert_eq!(goes_on(&older.record(), Scale::Quick), None);
+        assert_eq!(goes_on(&elsewhere.record(), Scale::Quick), None);
+    }
+
+    #[test]
+    fn a_session_whose_runs_are_all_refused_is_no_answer() {
+        let run = |turn: u32| {
+            let [experiment, name, scale] = ["S0", "mmap", "quick"].map(str::to_owned);
+            let cell = Cell { experiment, name, scale };
+            Run::of("mmap").repetition(turn).edit(|record| record.cell = Some(cell))
+        };
+        let ends = |run: Run, ids: &[&str]| {
+            let records = [run.record()];
+            let ids: Vec<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+            exit(&records, &experiment::ledger(&records, &ids), &AtomicBool::new(false))
+        };
+
+        assert_eq!(ends(run(0).spoiled("600 MiB were cached"), &["S0"]), Exit::Invalid);
+        assert_eq!(ends(run(0), &["S0"]), Exit::Ok);
+        assert_eq!(ends(run(0), &["S4.systems"]), Exit::Ok);
+    }
+
+    #[test]
+    fn compressed_records_are_not_added_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl.gz");
+        std::fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();
+
+        assert!(resumed(&path).unwrap_err().to_string().contains("gunzip it"));
+    }
+}

@@ -1,0 +1,157 @@
+//! The content of the files that the tool makes: every page knows its number, so every access can be checked.
+//!
+//! A page is 512 words. Word 0 is the page's number in the address space, word 1 the generation (which write it is
+//! from; 0 when made), the last one makes all words add up to [`Content::page_sum`], the others are noise from the
+//! seed. So the sum over any aligned extent is known without reading it, and is the same in every generation for
+//! whole pages. All words are little-endian; sums wrap.
+
+use majorfault::{Error, Extent, Result};
+
+/// Bytes of a page of content, whatever the machine's page size.
+pub const PAGE: usize = 4096;
+
+/// Words of a page.
+const WORDS: u64 = (PAGE / 8) as u64;
+
+/// The content belonging to a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    seed: u64,
+}
+
+/// A mix of 64 bits: the finalizer of splitmix64 (Steele, Lea, Flood 2014).
+#[inline]
+pub fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// The sum of the words of `bytes`; a last incomplete word counts as if filled with zeros.
+#[inline]
+pub fn sum_words(bytes: &[u8]) -> u64 {
+    let (words, tail) = bytes.as_chunks::<8>();
+    let whole = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    let mut last = [0u8; 8];
+    last[..tail.len()].copy_from_slice(tail);
+    whole.wrapping_add(u64::from_le_bytes(last))
+}
+
+impl Content {
+    /// The content of `seed`.
+    pub fn of(seed: u64) -> Content {
+        Content { seed: mix(seed) }
+    }
+
+    /// What the words of a page add up to, in every generation.
+    #[inline]
+    pub fn page_sum(self, page: u64) -> u64 {
+        mix(self.seed ^ page.wrapping_mul(WORDS + 1))
+    }
+
+    /// Word `index` of `page` as made.
+    fn word(self, page: u64, index: u64) -> u64 {
+        match index {
+            0 => page,
+            1 => 0,
+            last if last == WORDS - 1 => {
+                let others = (0..last).fold(0u64, |sum, i| sum.wrapping_add(self.word(page, i)));
+                self.page_sum(page).wrapping_sub(others)
+            }
+            _ => mix(self.seed ^ page.wrapping_mul(WORDS).wrapping_add(index)),
+        }
+    }
+
+    /// What [`sum_words`] gives for `extent` as made. Costs 1 ns a page, or 1 ns a word where it covers no whole page.
+    #[inline]
+    pub fn sum(self, extent: Extent) -> u64 {
+        let (begin, end) = (extent.offset, extent.offset + extent.length as u64);
+        if begin.is_multiple_of(PAGE as u64) && end.is_multiple_of(PAGE as u64) {
+            let pages = begin / PAGE as u64..end / PAGE as u64;
+            return pages.fold(0u64, |sum, page| sum.wrapping_add(self.page_sum(page)));
+        }
+        let words = begin / 8..end.div_ceil(8);
+        words.fold(0u64, |sum, word| sum.wrapping_add(self.word(word / WORDS, word % WORDS)))
+    }
+
+    /// Writes the pages of `extent` into `bytes`, as of `generation`.
+    ///
+    /// Errors: Invalid where the extent is not made of whole pages.
+    pub fn fill(self, extent: Extent, generation: u64, bytes: &mut [u8]) -> Result<()> {
+        let whole = extent.offset.is_multiple_of(PAGE as u64) && bytes.len().is_multiple_of(PAGE);
+        if !whole {
+            return Err(Error::Invalid(format!(
+                "writing {} bytes at {} is not made of whole pages of {PAGE} bytes; choose --bs as a multiple of 4k",
+                bytes.len(),
+                extent.offset
+            )));
+        }
+        let first = extent.offset / PAGE as u64;
+        for (page, bytes) in (first..).zip(bytes.chunks_exact_mut(PAGE)) {
+            self.fill_page(page, generation, bytes);
+        }
+        Ok(())
+    }
+
+    fn fill_page(self, page: u64, generation: u64, bytes: &mut [u8]) {
+        let mut sum = 0u64;
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        let (last, others) = words.split_last_mut().expect("a page has words");
+        for (index, word) in (0u64..).zip(others) {
+            let value = if index == 1 { generation } else { self.word(page, index) };
+            sum = sum.wrapping_add(value);
+            *word = value.to_le_bytes();
+        }
+        *last = self.page_sum(page).wrapping_sub(sum).to_le_bytes();
+    }
+
+    /// The number and the generation that a page of content carries.
+    pub fn page_and_generation(bytes: &[u8]) -> Option<(u64, u64)> {
+        let (words, _) = bytes.as_chunks::<8>();
+        Some((u64::from_le_bytes(*words.first()?), u64::from_le_bytes(*words.get(1)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(content: Content, pages: u64, generation: u64) -> Vec<u8> {
+        let mut bytes = vec![0; pages as usize * PAGE];
+        content.fill(Extent { offset: 0, length: bytes.len() }, generation, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn the_sum_of_any_aligned_extent_is_known_without_reading_it() {
+        let content = Content::of(7);
+        let bytes = made(content, 4, 0);
+
+        for (offset, length) in [(0, 4096), (4096, 8192), (64, 64), (4088, 16), (8, 4096), (4080, 8208), (0, 8)] {
+            let extent = Extent { offset, length };
+            let seen = sum_words(&bytes[offset as usize..offset as usize + length]);
+            assert_eq!(content.sum(extent), seen, "{extent:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_generation_keeps_the_sum_of_whole_pages_and_can_be_told() {
+        let content = Content::of(7);
+        let bytes = made(content, 2, 5);
+
+        assert_eq!(sum_words(&bytes[..PAGE]), content.page_sum(0));
+        assert_eq!(Content::page_and_generation(&bytes[PAGE..]), Some((1, 5)));
+    }
+
+    #[test]
+    fn another_page_or_another_seed_has_another_sum() {
+        assert_ne!(Content::of(1).page_sum(3), Content::of(1).page_sum(4));
+        assert_ne!(Content::of(1).page_sum(3), Content::of(2).page_sum(3));
+    }
+
+    #[test]
+    fn an_incomplete_last_word_counts() {
+        assert_eq!(sum_words(&[1, 0, 0, 0, 0, 0, 0, 0, 2]), 3);
+    }
+}

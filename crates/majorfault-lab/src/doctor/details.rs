@@ -1,0 +1,58 @@
+//! What only smaps tells: advice in force and page sizes. Reading it may stall the process, so it is asked for.
+
+use super::evidence::{Deep, Huge};
+use super::tally::Tally;
+use majorfault::Missing;
+use majorfault::observe::places::FileId;
+use majorfault::proc::smaps;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::time::Duration;
+
+/// Looks at most, and the pause between two, where a file with so many faults is not mapped just now.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(7);
+const MANY_FAULTS: u64 = 64;
+
+/// Details of all mappings. A program that maps anew for each scan may be between two of them: it is looked at again.
+///
+/// Errors: Missing where smaps may not be read.
+pub fn read(pid: u32, tallies: &HashMap<FileId, Tally>) -> Result<Vec<smaps::Detail>, Missing> {
+    let path = format!("/proc/{pid}/smaps");
+    let mut details = Vec::new();
+    for _ in 0..LOOKS {
+        let bytes = fs::read(&path).map_err(|error| {
+            let reason = format!("{path}: {}", error.kind());
+            Missing::new("advice in force and page sizes", reason, "")
+        })?;
+        details = smaps::details(&String::from_utf8_lossy(&bytes));
+        let mapped: HashSet<FileId> =
+            details.iter().map(|it| FileId { device: it.vma.device, inode: it.vma.inode }).collect();
+        if tallies.iter().all(|(id, tally)| tally.faults < MANY_FAULTS || mapped.contains(id)) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(details)
+}
+
+/// What a rule looks at, of one mapping.
+pub fn deep_of(detail: &smaps::Detail) -> Deep {
+    Deep {
+        random: detail.has(b"rr"),
+        sequential: detail.has(b"sr"),
+        huge_wanted: detail.has(b"hg"),
+        resident_bytes: detail.sizes.resident_bytes,
+        huge_bytes: detail.sizes.huge_bytes(),
+    }
+}
+
+/// Anonymous memory and what of it is in huge pages.
+pub fn huge(details: &[smaps::Detail]) -> Huge {
+    let anonymous = details.iter().filter(|it| !it.vma.is_file() && it.vma.is_private() && it.vma.length() >= 2 << 20);
+    anonymous.fold(Huge::default(), |sum, it| Huge {
+        anonymous_bytes: sum.anonymous_bytes + it.sizes.resident_bytes,
+        huge_bytes: sum.huge_bytes + it.sizes.anonymous_huge_bytes,
+        wanted_bytes: sum.wanted_bytes + if it.has(b"hg") { it.sizes.resident_bytes } else { 0 },
+    })
+}

@@ -1,0 +1,424 @@
+//! What is known of a watched process: gathered once, plain data, judged by the rules.
+
+use super::grid::{Grid, Timeline};
+use crate::process::files::Descriptor;
+use majorfault::Missing;
+use majorfault::observe::pattern::{Access, Recognised};
+use majorfault::observe::places::FileId;
+use majorfault::proc::maps::Vma;
+use std::time::Duration;
+
+/// Evicted pages needed again, each second, that are pressure.
+pub const PRESSURE: f64 = 100.0;
+
+/// Everything that a rule may look at. What could not be had is `None`, with its reason in `missing`.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    /// Who.
+    pub target: Target,
+    /// How long it was watched.
+    pub watched: Duration,
+    /// Its state at the end.
+    pub process: Process,
+    /// What it called and read explicitly, in the time watched.
+    pub calls: Option<Calls>,
+    /// Its page faults, one by one.
+    pub faults: Option<Faults>,
+    /// The same over time.
+    pub timeline: Option<Timeline>,
+    /// The advice it gave, call by call.
+    pub advice: Option<AdviceSeen>,
+    /// The regular files it has mapped, most faults first.
+    pub files: Vec<MappedFile>,
+    /// What it has open.
+    pub descriptors: Vec<Descriptor>,
+    /// Counters by name: what they grew by, or are now.
+    pub counters: Vec<(&'static str, u64)>,
+    /// The cgroup that limits it.
+    pub group: Option<Group>,
+    /// The machine around it.
+    pub machine: Machine,
+    /// Private writable anonymous memory that MADV_HUGEPAGE was given for and what of it is huge; only with --deep.
+    pub huge: Option<Huge>,
+    /// What could not be seen, and why.
+    pub missing: Vec<Missing>,
+    /// Whether it ended while it was watched.
+    pub ended: bool,
+}
+
+/// The watched process.
+#[derive(Clone, Debug, Default)]
+pub struct Target {
+    /// Its number.
+    pub pid: u32,
+    /// Its command's name.
+    pub name: String,
+    /// Its command line.
+    pub command: String,
+}
+
+/// /proc/PID/status and the size of /proc/PID/maps.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Threads.
+    pub threads: u64,
+    /// Resident bytes.
+    pub resident_bytes: u64,
+    /// Of these, anonymous.
+    pub anonymous_bytes: u64,
+    /// Page tables.
+    pub page_table_bytes: u64,
+    /// Mappings.
+    pub mappings: u64,
+}
+
+/// Growth of /proc/PID/io.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calls {
+    /// Bytes that read calls returned, from wherever.
+    pub read_call_bytes: u64,
+    /// Read calls.
+    pub read_calls: u64,
+    /// Bytes that devices read for the process.
+    pub device_bytes: u64,
+}
+
+/// What the sampler saw.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Faults.
+    pub seen: u64,
+    /// Of these, that started a read of a device.
+    pub major: u64,
+    /// Of these, that waited: major ones, and those for a read already under way (longer than 20 us, in a file).
+    pub waits: u64,
+    /// Nanoseconds waited in them, over all threads.
+    pub waited_ns: u64,
+    /// In anonymous memory.
+    pub anonymous: u64,
+    /// In files.
+    pub in_files: u64,
+    /// In places that were unmapped before we looked.
+    pub unresolved: u64,
+    /// Records that did not fit into the rings.
+    pub lost: u64,
+    /// Processes forked.
+    pub forks: u64,
+    /// Mappings made.
+    pub mapped: u64,
+    /// Of these, of files.
+    pub mapped_files: u64,
+    /// Threads not followed.
+    pub unfollowed: usize,
+    /// Threads that faulted.
+    pub threads: usize,
+}
+
+/// The advice calls that were seen.
+#[derive(Clone, Debug, Default)]
+pub struct AdviceSeen {
+    /// How often which, by the constants' names.
+    pub calls: Vec<(&'static str, u64)>,
+    /// The files that it was told will be needed, the longest call first.
+    pub will_need: Vec<WillNeed>,
+    /// Calls for ranges or descriptors that belonged to no file we know when we looked.
+    pub unresolved: u64,
+    /// Calls that did not fit into the rings.
+    pub lost: u64,
+    /// Threads not followed.
+    pub unfollowed: usize,
+}
+
+/// A file that the kernel was told will be needed: MADV_WILLNEED, POSIX_FADV_WILLNEED, readahead(2).
+#[derive(Clone, Debug, Default)]
+pub struct WillNeed {
+    /// Which.
+    pub id: FileId,
+    /// Its path.
+    pub path: String,
+    /// The advice of the longest call, by its constant's name.
+    pub advice: &'static str,
+    /// Calls, of which the first 16384 are looked at.
+    pub calls: u64,
+    /// Bytes of the file that the longest call asked for.
+    pub longest_bytes: u64,
+    /// Bytes of the middle one.
+    pub median_bytes: u64,
+    /// Calls that asked for more than the kernel reads for one (see [`WillNeed::cap_bytes`]).
+    pub beyond_cap: u64,
+    /// read_ahead_kb of its device, now; a file keeps what was in force when it was opened.
+    pub read_ahead_kb: Option<u64>,
+    /// Largest request of its device, max_sectors_kb.
+    pub largest_request_kb: Option<u64>,
+    /// Bytes.
+    pub size_bytes: Option<u64>,
+    /// Bytes of it in the page cache, at the end.
+    pub cached_bytes: Option<u64>,
+}
+
+/// A regular file that is mapped.
+#[derive(Clone, Debug, Default)]
+pub struct MappedFile {
+    /// Which.
+    pub id: FileId,
+    /// Its path as the kernel prints it.
+    pub path: String,
+    /// Whether it has no name any more.
+    pub deleted: bool,
+    /// Bytes, where we could look.
+    pub size_bytes: Option<u64>,
+    /// Size before and after, where it became shorter while we watched.
+    pub shrunk: Option<(u64, u64)>,
+    /// Type of the file system.
+    pub filesystem: String,
+    /// Options of its mount.
+    pub mount_options: String,
+    /// read_ahead_kb of its device.
+    pub read_ahead_kb: Option<u64>,
+    /// Where it is mapped, with details where they were asked for.
+    pub mappings: Vec<FileMapping>,
+    /// Bytes of it in the page cache, at the end.
+    pub cached_bytes: Option<u64>,
+    /// Bytes of it that came into the page cache meanwhile, by looks every 100 ms; only where faults cannot be seen.
+    pub came_bytes: Option<u64>,
+    /// Faults in it.
+    pub faults: u64,
+    /// Of these, that started a read.
+    pub major: u64,
+    /// Of these, that waited (see [`Faults::waits`]).
+    pub waits: u64,
+    /// Nanoseconds waited.
+    pub waited_ns: u64,
+    /// Different pages that faulted.
+    pub touched_pages: u64,
+    /// The order of the faults.
+    pub order: Option<Recognised>,
+    /// The latest faults.
+    pub latest: Vec<Access>,
+    /// All faults by time and offset, where there are some.
+    pub grid: Option<Grid>,
+    /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
+    pub advised: Option<&'static str>,
+    /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE that were seen for mappings of it.
+    pub populate_calls: u64,
+}
+
+/// One mapping of a file.
+#[derive(Clone, Debug, Default)]
+pub struct FileMapping {
+    /// Where.
+    pub vma: Vma,
+    /// Advice in force and page sizes; only with --deep.
+    pub deep: Option<Deep>,
+}
+
+/// What only smaps tells.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deep {
+    /// MADV_RANDOM is in force.
+    pub random: bool,
+    /// MADV_SEQUENTIAL is in force.
+    pub sequential: bool,
+    /// MADV_HUGEPAGE is in force.
+    pub huge_wanted: bool,
+    /// Bytes mapped and present.
+    pub resident_bytes: u64,
+    /// Of these, by huge entries.
+    pub huge_bytes: u64,
+}
+
+/// Anonymous memory and huge pages; only with --deep.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Huge {
+    /// Resident anonymous bytes in mappings of at least 2 MiB.
+    pub anonymous_bytes: u64,
+    /// Of these, in huge pages.
+    pub huge_bytes: u64,
+    /// Of these, where MADV_HUGEPAGE is in force.
+    pub wanted_bytes: u64,
+}
+
+/// The memory cgroup that limits the process.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Its directory.
+    pub path: String,
+    /// Its limit.
+    pub limit_bytes: Option<u64>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default)]
+pub struct Machine {
+    /// Kernel, as major and minor version.
+    pub kernel: (u32, u32),
+    /// Memory.
+    pub memory_bytes: u64,
+    /// What could be given out without swapping.
+    pub available_bytes: u64,
+    /// Processors.
+    pub processors: u64,
+    /// transparent_hugepage/enabled: the word in force.
+    pub huge_pages: String,
+    /// vm.max_map_count.
+    pub most_mappings: u64,
+}
+
+impl Evidence {
+    /// A counter's growth or level.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    }
+
+    /// So much each second of the time watched.
+    pub fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.watched.as_secs_f64().max(1e-3)
+    }
+
+    /// The mapped files that hold data.
+    pub fn data_files(&self) -> impl Iterator<Item = &MappedFile> {
+        self.files.iter().filter(|file| file.is_data())
+    }
+
+    /// Evicted file pages that were needed again, each second: the cgroup's where there is a count, else the machine's.
+    pub fn refaults(&self) -> Option<(f64, &'static str)> {
+        let group = self.group.as_ref().filter(|group| group.limit_bytes.is_some());
+        let own = group.and_then(|_| self.counter("cgroup_refault_pages")).map(|count| (self.rate(count), "cgroup"));
+        own.or_else(|| {
+            let refaults = self.counter("workingset_refault_file")?;
+            // The machine's refaults include those below the limits of other cgroups; its evictions do not.
+            let evicted = self.counter("pgsteal_kswapd").zip(self.counter("pgsteal_direct"));
+            let most = evicted.map_or(u64::MAX, |(kswapd, direct)| kswapd + direct);
+            Some((self.rate(refaults.min(most)), "machine"))
+        })
+    }
+
+    /// Whether MADV_RANDOM would do harm now: since Linux 6.3 its pages are not marked as used (vma_has_recency), and there
+    /// is pressure on memory.
+    pub fn random_costs_hot_pages(&self) -> bool {
+        self.machine.kernel >= (6, 3) && self.refaults().is_some_and(|(rate, _)| rate >= PRESSURE)
+    }
+}
+
+impl WillNeed {
+    /// The most that the kernel reads for one call: force_page_cache_ra (mm/readahead.c) cuts it to the larger of the
+    /// read-ahead window and the device's largest request, and says nothing.
+    pub fn cap_bytes(&self) -> Option<u64> {
+        Some(self.read_ahead_kb?.max(self.largest_request_kb?) << 10)
+    }
+}
+
+impl MappedFile {
+    /// Whether it holds data: none of its mappings is executable.
+    pub fn is_data(&self) -> bool {
+        self.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x')
+    }
+
+    /// Bytes mapped, over all mappings.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.mappings.iter().map(|mapping| mapping.vma.length()).sum()
+    }
+
+    /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.
+    pub fn asked_bytes(&self) -> u64 {
+        self.touched_pages.max(self.major) * 4096
+    }
+
+    /// How MADV_RANDOM is known to be in force: by smaps, or without it by a call that was seen; none where it isn't.
+    pub fn random_advice(&self) -> Option<&'static str> {
+        match self.mappings.iter().any(|mapping| mapping.deep.is_some()) {
+            true => self.any(|deep| deep.random).then_some("advice random in force (VmFlags rr)"),
+            false => (self.advised == Some("MADV_RANDOM")).then_some("advice random given while watched (MADV_RANDOM)"),
+        }
+    }
+
+    /// Whether a mapping of it has what smaps tells.
+    pub fn any(&self, is: impl Fn(&Deep) -> bool) -> bool {
+        self.mappings.iter().filter_map(|mapping| mapping.deep.as_ref()).any(is)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::rules::scenes::{count, healthy, with_file};
+
+    fn watched(length: Duration) -> Evidence {
+        Evidence { watched: length, ..Evidence::default() }
+    }
+
+    #[test]
+    fn a_rate_is_of_a_second_and_a_watch_of_a_moment_counts_as_a_millisecond() {
+        assert_eq!(watched(Duration::from_millis(2500)).rate(500), 200.0);
+        assert_eq!(watched(Duration::from_micros(500)).rate(1), 1000.0);
+        assert_eq!(watched(Duration::ZERO).rate(1), 1000.0);
+    }
+
+    #[test]
+    fn the_refaults_of_a_cgroup_with_a_limit_go_before_those_of_the_machine() {
+        let mut evidence = healthy();
+        count(&mut evidence, "cgroup_refault_pages", 100);
+        count(&mut evidence, "workingset_refault_file", 5000);
+        assert_eq!(evidence.refaults(), Some((20.0, "cgroup")));
+
+        evidence.group.as_mut().unwrap().limit_bytes = None;
+        assert_eq!(evidence.refaults(), Some((1000.0, "machine")));
+    }
+
+    #[test]
+    fn a_machine_has_no_more_refaults_than_evictions() {
+        let mut evidence = healthy();
+        evidence.group = None;
+        count(&mut evidence, "workingset_refault_file", 5000);
+        count(&mut evidence, "pgsteal_kswapd", 1000);
+        assert_eq!(evidence.refaults(), Some((1000.0, "machine")), "one count alone says nothing");
+
+        count(&mut evidence, "pgsteal_direct", 500);
+        assert_eq!(evidence.refaults(), Some((300.0, "machine")));
+    }
+
+    #[test]
+    fn without_a_count_there_are_no_refaults() {
+        assert_eq!(watched(Duration::from_secs(1)).refaults(), None);
+        assert!(!watched(Duration::from_secs(1)).random_costs_hot_pages());
+    }
+
+    #[test]
+    fn the_kernel_reads_the_larger_of_window_and_request_for_one_call() {
+        let cap = |read_ahead_kb, largest_request_kb| {
+            WillNeed { read_ahead_kb, largest_request_kb, ..WillNeed::default() }.cap_bytes()
+        };
+
+        assert_eq!(cap(Some(128), Some(1280)), Some(1_310_720));
+        assert_eq!(cap(Some(4096), Some(1280)), Some(4 << 20));
+        assert_eq!((cap(None, Some(1280)), cap(Some(128), None)), (None, None));
+    }
+
+    #[test]
+    fn a_file_with_one_executable_mapping_is_no_data() {
+        let mut evidence = with_file(|file| file.mappings.push(file.mappings[0].clone()));
+        assert_eq!(evidence.data_files().count(), 1);
+        assert_eq!(evidence.files[0].mapped_bytes(), 2 << 30);
+
+        evidence.files[0].mappings[1].vma.rights = *b"r-xp";
+        assert_eq!(evidence.data_files().count(), 0);
+    }
+
+    #[test]
+    fn pages_that_waited_again_are_asked_for_again() {
+        let asked = |touched_pages, major| MappedFile { touched_pages, major, ..MappedFile::default() }.asked_bytes();
+
+        assert_eq!(asked(10, 3), 40_960);
+        assert_eq!(asked(10, 11), 45_056);
+    }
+
+    #[test]
+    fn advice_in_force_on_one_of_two_mappings_is_in_force() {
+        let mut evidence = with_file(|file| file.mappings.push(file.mappings[0].clone()));
+        assert_eq!(evidence.files[0].random_advice(), None);
+
+        evidence.files[0].mappings[1].deep = Some(Deep { random: true, ..Deep::default() });
+        assert_eq!(evidence.files[0].random_advice(), Some("advice random in force (VmFlags rr)"));
+        assert!(!evidence.files[0].any(|deep| deep.sequential));
+    }
+}

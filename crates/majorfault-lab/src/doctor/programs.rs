@@ -1,0 +1,348 @@
+//! Well-known programs: whose file it is, and the setting of that program which does what a remedy says.
+//!
+//! Recognised by the file's name, the libraries that are mapped and the command. The settings are those of the programs'
+//! own manuals; a line is added to the remedy, which itself stays.
+
+use super::Finding;
+use super::evidence::{Evidence, MappedFile};
+use majorfault::observe::pattern::Pattern;
+use std::path::Path;
+
+/// What goes wrong with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    /// Waits or floods without an order that read-ahead knows.
+    Lookups,
+    /// The same, where MADV_RANDOM is no answer: nothing is read ahead already, or it would cost hot pages.
+    LookupsAlone,
+    /// Waits in a scan.
+    Scan,
+    /// A scan that MADV_RANDOM slows down.
+    RandomScan,
+    /// Evicted and needed again.
+    Thrash,
+}
+
+/// A program that is known.
+struct Known {
+    name: &'static str,
+    /// Whether the file is one of its.
+    owns: fn(&Evidence, &MappedFile) -> bool,
+    /// Its setting against the trouble, where it has one.
+    setting: fn(Trouble) -> Option<&'static str>,
+}
+
+/// The more exact a mark, the earlier.
+const KNOWN: &[Known] = &[
+    Known { name: "LMDB", owns: is_lmdb, setting: lmdb },
+    Known { name: "RocksDB", owns: is_rocksdb, setting: rocksdb },
+    Known { name: "llama.cpp", owns: is_llama, setting: llama },
+    Known { name: "Elasticsearch", owns: is_elasticsearch, setting: elasticsearch },
+    Known { name: "Lucene", owns: is_lucene, setting: lucene },
+    Known { name: "SQLite", owns: is_sqlite, setting: sqlite },
+    Known { name: "numpy", owns: is_numpy, setting: numpy },
+];
+
+/// The finding with the setting of the program whose file it is about, where both are known.
+pub(super) fn with_setting(evidence: &Evidence, mut finding: Finding) -> Finding {
+    if let Some(line) = line(evidence, &finding) {
+        finding.remedy = format!("{}; {line}", finding.remedy);
+    }
+    finding
+}
+
+fn line(evidence: &Evidence, finding: &Finding) -> Option<String> {
+    let file = match finding.rule {
+        "thrash" => evidence.data_files().filter(|file| file.waits > 0).max_by_key(|file| file.waits)?,
+        _ => evidence.data_files().find(|file| file.path == finding.scope)?,
+    };
+    let trouble = trouble(evidence, file, finding.rule)?;
+    let known = KNOWN.iter().find(|known| (known.owns)(evidence, file))?;
+    (known.setting)(trouble).map(|setting| format!("{}: {setting}", known.name))
+}
+
+fn trouble(evidence: &Evidence, file: &MappedFile, rule: &str) -> Option<Trouble> {
+    let order = file.order.map_or(Pattern::Unknown, |order| order.pattern);
+    match (rule, order) {
+        ("thrash", _) => Some(Trouble::Thrash),
+        ("random_scan", _) => Some(Trouble::RandomScan),
+        ("fault_stall", Pattern::Sequential | Pattern::Backward) => Some(Trouble::Scan),
+        ("fault_stall" | "read_ahead_flood", _) => {
+            let is_no_answer = !is_read_ahead(evidence, file) || evidence.random_costs_hot_pages();
+            Some(if is_no_answer { Trouble::LookupsAlone } else { Trouble::Lookups })
+        }
+        _ => None,
+    }
+}
+
+/// Whether more is read than is asked for. Without --deep the advice in force shows only by this.
+fn is_read_ahead(evidence: &Evidence, file: &MappedFile) -> bool {
+    let is_more = evidence.calls.is_none_or(|calls| calls.device_bytes >= file.asked_bytes() * 4);
+    is_more && file.random_advice().is_none()
+}
+
+fn is_lmdb(evidence: &Evidence, file: &MappedFile) -> bool {
+    // MDB_NOSUBDIR names the lock after the file; else both lie in a directory of their own.
+    is_named(file, "data.mdb")
+        || (has_library(evidence, "liblmdb") && has_file(evidence, &format!("{}-lock", file.path)))
+}
+
+fn lmdb(trouble: Trouble) -> Option<&'static str> {
+    match trouble {
+        Trouble::Lookups => Some("open the environment with MDB_NORDAHEAD (Python: readahead=False)"),
+        Trouble::LookupsAlone => Some("look up from many threads, each with its own MDB_RDONLY transaction"),
+        Trouble::Scan => None,
+        Trouble::RandomScan => Some("open the environment without MDB_NORDAHEAD"),
+        Trouble::Thrash => Some("mdb_copy -c makes the file as small as its content; it has no cache to make smaller"),
+    }
+}
+
+fn is_rocksdb(evidence: &Evidence, file: &MappedFile) -> bool {
+    let is_numbered = stem(file).bytes().all(|byte| byte.is_ascii_digit());
+    extension(file) == "sst" && (is_numbered || has_library(evidence, "librocksdb"))
+}
+
+fn rocksdb(trouble: Trouble) -> Option<&'static str> {
+    Some(match trouble {
+        Trouble::Lookups => {
+            "allow_mmap_reads=false with use_direct_reads=true and a larger block cache, and MultiGet with async_io; where \
+             files stay mapped, advise_random_on_open=true"
+        }
+        Trouble::LookupsAlone => {
+            "allow_mmap_reads=false with use_direct_reads=true and a larger block cache, and MultiGet with async_io"
+        }
+        Trouble::Scan => "allow_mmap_reads=false, and ReadOptions::readahead_size=2 MiB for the iterator",
+        Trouble::RandomScan => {
+            "advise_random_on_open=false, or allow_mmap_reads=false with ReadOptions::readahead_size"
+        }
+        Trouble::Thrash => "allow_mmap_reads=false with use_direct_reads=true and a block cache below the limit",
+    })
+}
+
+fn is_llama(evidence: &Evidence, file: &MappedFile) -> bool {
+    extension(file) == "gguf" || (has_library(evidence, "libllama") && extension(file) == "bin")
+}
+
+fn llama(trouble: Trouble) -> Option<&'static str> {
+    Some(match trouble {
+        Trouble::Thrash => {
+            "a smaller quantisation or more memory; --no-mmap and --mlock both need room for all weights"
+        }
+        _ => "--no-mmap reads the weights by large calls at the start; --mlock reads them then and keeps them",
+    })
+}
+
+/// Extensions of index files that Lucene maps: terms, postings, doc values, norms, stored fields, points, vectors.
+const LUCENE: &[&str] = &[
+    "cfs", "tim", "tip", "tmd", "doc", "pos", "pay", "dvd", "dvm", "nvd", "nvm", "fdt", "fdx", "kdd", "kdi", "vec",
+    "vex", "veq", "veb", "tvd",
+];
+
+fn is_lucene(evidence: &Evidence, file: &MappedFile) -> bool {
+    LUCENE.contains(&extension(file)) && has_library(evidence, "libjvm")
+}
+
+fn lucene(trouble: Trouble) -> Option<&'static str> {
+    Some(match trouble {
+        Trouble::Lookups => "MMapDirectory.setReadAdvice with ReadAdvice.RANDOM for this extension (Lucene 10.3)",
+        Trouble::LookupsAlone => "MMapDirectory.setPreload for this extension, where such files fit into memory",
+        Trouble::Scan | Trouble::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal (Lucene 10)",
+        Trouble::Thrash => "a smaller -Xmx leaves the page cache more; keep what is not hot out of MMapDirectory",
+    })
+}
+
+fn is_elasticsearch(evidence: &Evidence, file: &MappedFile) -> bool {
+    let names = ["org.elasticsearch", "org.opensearch"];
+    is_lucene(evidence, file) && names.iter().any(|name| evidence.target.command.contains(name))
+}
+
+fn elasticsearch(trouble: Trouble) -> Option<&'static str> {
+    Some(match trouble {
+        Trouble::Lookups | Trouble::LookupsAlone => {
+            "index.store.preload: [\"nvd\", \"dvd\"] and this extension, where such files fit into memory; index.store.type: \
+             hybridfs maps only what is looked up"
+        }
+        Trouble::Scan | Trouble::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal in jvm.options",
+        Trouble::Thrash => {
+            "index.store.type: hybridfs, fewer shards on this node, and no more than half of memory as heap"
+        }
+    })
+}
+
+fn is_sqlite(evidence: &Evidence, file: &MappedFile) -> bool {
+    let is_known = evidence.target.name.starts_with("sqlite3") || has_library(evidence, "libsqlite3");
+    let is_usual = ["db", "db3", "sqlite", "sqlite3"].contains(&extension(file));
+    (is_known && is_usual) || has_file(evidence, &format!("{}-shm", file.path))
+}
+
+fn sqlite(trouble: Trouble) -> Option<&'static str> {
+    match trouble {
+        Trouble::Lookups | Trouble::LookupsAlone => {
+            Some("PRAGMA mmap_size=0 with PRAGMA cache_size=-262144 (256 MiB) reads the pages it needs by calls")
+        }
+        Trouble::Scan => Some("PRAGMA mmap_size=0: calls in order are read ahead without waits at each window"),
+        Trouble::RandomScan => None,
+        Trouble::Thrash => Some("PRAGMA mmap_size=0, and a cache_size that holds the inner pages of the trees"),
+    }
+}
+
+/// Files with readers of their own, that a program with numpy may map, too.
+const NOT_NUMPY: &[&str] = &["arrow", "feather", "parquet", "safetensors", "so", "pt", "mo", "ttf"];
+
+fn is_numpy(evidence: &Evidence, file: &MappedFile) -> bool {
+    has_library(evidence, "_multiarray_umath") && !NOT_NUMPY.contains(&extension(file))
+}
+
+fn numpy(trouble: Trouble) -> Option<&'static str> {
+    Some(match trouble {
+        Trouble::Lookups => {
+            "m._mmap.madvise(mmap.MADV_RANDOM) for a memmap m; np.fromfile for what is needed as a whole"
+        }
+        Trouble::LookupsAlone => "np.fromfile(file, dtype, count, offset=at) from several threads for what is needed",
+        Trouble::Scan => "np.fromfile(file, dtype) in large parts, or np.load without mmap_mode",
+        Trouble::RandomScan => "m._mmap.madvise(mmap.MADV_SEQUENTIAL) for a memmap m before the scan",
+        Trouble::Thrash => {
+            "work on blocks of rows, all steps on one before the next, instead of passes over the memmap"
+        }
+    })
+}
+
+fn extension(file: &MappedFile) -> &str {
+    Path::new(&file.path).extension().and_then(|end| end.to_str()).unwrap_or_default()
+}
+
+fn stem(file: &MappedFile) -> &str {
+    Path::new(&file.path).file_stem().and_then(|name| name.to_str()).unwrap_or_default()
+}
+
+fn is_named(file: &MappedFile, name: &str) -> bool {
+    Path::new(&file.path).file_name().is_some_and(|found| found == name)
+}
+
+fn has_file(evidence: &Evidence, path: &str) -> bool {
+    evidence.files.iter().any(|file| file.path == path)
+}
+
+/// Whether a library is mapped whose file name begins so.
+fn has_library(evidence: &Evidence, name: &str) -> bool {
+    let file_name = |file: &MappedFile| file.path.rsplit('/').next().is_some_and(|found| found.starts_with(name));
+    evidence.files.iter().any(|file| file_name(file) && file.path.contains(".so"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::scenes::{advise, count, order, with_file};
+    use super::*;
+    use crate::doctor::evidence::Deep;
+    use crate::doctor::examine;
+
+    /// A file of this name that waits in lookups, in a process with this library mapped.
+    fn waits(path: &str, library: &str) -> Evidence {
+        let mut evidence = with_file(|file| {
+            file.path = path.to_owned();
+            file.waits = 10_000;
+            file.waited_ns = 16_000_000_000;
+        });
+        evidence.files.push(MappedFile { path: library.to_owned(), ..MappedFile::default() });
+        evidence.calls.as_mut().unwrap().device_bytes = 1 << 30;
+        evidence
+    }
+
+    /// The remedy of the only finding.
+    fn remedy(evidence: &Evidence) -> String {
+        let found = examine(evidence);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].remedy.clone()
+    }
+
+    #[test]
+    fn lmdb_is_told_the_flag_that_it_has_not_and_threads_where_it_has() {
+        let mut evidence = waits("/data/base/data.mdb", "");
+        assert!(
+            remedy(&evidence).ends_with("; LMDB: open the environment with MDB_NORDAHEAD (Python: readahead=False)")
+        );
+
+        evidence.calls.as_mut().unwrap().device_bytes = 4 << 20;
+        assert!(remedy(&evidence).contains("LMDB: look up from many threads"));
+
+        evidence.calls.as_mut().unwrap().device_bytes = 1 << 30;
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+        assert!(remedy(&evidence).contains("LMDB: look up from many threads"));
+
+        (evidence.files[0].major, evidence.files[0].waits) = (900, 0);
+        evidence.files[0].order = Some(order(Pattern::Sequential));
+        assert!(remedy(&evidence).ends_with("; LMDB: open the environment without MDB_NORDAHEAD"));
+    }
+
+    #[test]
+    fn lmdb_without_a_directory_is_known_by_its_lock() {
+        let mut evidence = waits("/data/base", "/usr/lib/liblmdb.so.0.0.0");
+        assert!(!remedy(&evidence).contains("LMDB"));
+
+        evidence.files.push(MappedFile { path: "/data/base-lock".to_owned(), ..MappedFile::default() });
+        assert!(remedy(&evidence).contains("MDB_NORDAHEAD"));
+    }
+
+    #[test]
+    fn rocksdb_is_told_to_read_past_the_cache() {
+        assert!(remedy(&waits("/data/000123.sst", "")).contains("RocksDB: allow_mmap_reads=false"));
+        assert!(remedy(&waits("/data/x.sst", "/usr/lib/librocksdb.so.8.9")).contains("advise_random_on_open=true"));
+        assert!(!remedy(&waits("/data/sea-surface.sst", "")).contains("RocksDB"));
+    }
+
+    #[test]
+    fn sqlite_is_told_its_pragmas_also_where_it_is_linked_into_the_program() {
+        assert!(
+            remedy(&waits("/data/a.db", "/usr/lib/libsqlite3.so.0.8.6")).contains("SQLite: PRAGMA mmap_size=0 with")
+        );
+        assert!(remedy(&waits("/data/a", "/data/a-shm")).contains("PRAGMA cache_size=-262144"));
+        assert!(!remedy(&waits("/data/a.db", "")).contains("SQLite"));
+    }
+
+    #[test]
+    fn lucene_is_told_its_advice() {
+        let mut evidence = waits("/data/_3.dvd", "/usr/lib/jvm/lib/server/libjvm.so");
+        assert!(remedy(&evidence).contains("Lucene: MMapDirectory.setReadAdvice with ReadAdvice.RANDOM"));
+
+        evidence.files[0].order = Some(order(Pattern::Sequential));
+        assert!(remedy(&evidence).contains("-Dorg.apache.lucene.store.defaultReadAdvice=normal"));
+    }
+
+    #[test]
+    fn elasticsearch_is_told_its_index_settings() {
+        let mut evidence = waits("/data/_3.dvd", "/usr/lib/jvm/lib/server/libjvm.so");
+        evidence.target.command = "java -Xms4g org.elasticsearch.bootstrap.Elasticsearch".to_owned();
+
+        assert!(remedy(&evidence).contains("Elasticsearch: index.store.preload: [\"nvd\", \"dvd\"]"));
+    }
+
+    #[test]
+    fn llama_cpp_is_told_its_options() {
+        assert!(remedy(&waits("/models/q4.gguf", "")).contains("llama.cpp: --no-mmap"));
+    }
+
+    #[test]
+    fn numpy_is_told_how_its_memmap_is_advised_and_readers_of_their_own_are_not_numpy() {
+        let library = "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so";
+        assert!(remedy(&waits("/data/matrix.bin", library)).contains("numpy: m._mmap.madvise(mmap.MADV_RANDOM)"));
+        assert!(!remedy(&waits("/data/table.arrow", library)).contains("numpy"));
+        assert!(remedy(&waits("/data/base/data.mdb", library)).contains("LMDB"));
+    }
+
+    #[test]
+    fn thrashing_is_told_the_setting_of_the_file_that_waits_most() {
+        let mut evidence = waits("/models/q4.gguf", "");
+        evidence.files[0].waited_ns = 0;
+        count(&mut evidence, "cgroup_refault_pages", 100_000);
+
+        assert!(remedy(&evidence).contains("llama.cpp: a smaller quantisation"));
+    }
+
+    #[test]
+    fn random_advice_is_not_told_where_it_would_cost_hot_pages() {
+        let mut evidence = waits("/data/base/data.mdb", "");
+        count(&mut evidence, "cgroup_refault_pages", 800);
+
+        assert!(!remedy(&evidence).contains("MDB_NORDAHEAD"));
+    }
+}

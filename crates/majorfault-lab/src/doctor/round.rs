@@ -1,0 +1,462 @@
+//! One round of a watch in progress: what the sampler shows is counted, what changes slowly is looked at.
+
+use super::advice::Advice;
+use super::details;
+use super::evidence::{Calls, Evidence, Faults, FileMapping, Group, MappedFile, Process, Target};
+use super::gather::Options;
+use super::grid::Timeline;
+use super::status;
+use super::tally::{Tally, Track};
+use crate::place;
+use crate::process::files::{self, Mount};
+use majorfault::observe::pattern::{self, Access};
+use majorfault::observe::places::{FileId, Place, Places};
+use majorfault::observe::sampler::{Sampler, Seen};
+use majorfault::observe::{Kind, Observer, Scene, Snapshot};
+use majorfault::proc::smaps;
+use majorfault::{Missing, Nanos};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Files that are opened to look at their size and cache.
+const MOST_FILES: usize = 256;
+
+/// Descriptors that are looked at.
+const MOST_DESCRIPTORS: usize = 256;
+
+/// Looks at the cache take a twentieth of the time at most: each costs more, the more is cached.
+const CACHE_SHARE: u32 = 20;
+
+/// One round in progress.
+pub struct Round {
+    pid: u32,
+    length: Duration,
+    since: Nanos,
+    places: Places,
+    advice: Option<Advice>,
+    observer: Observer,
+    first: Snapshot,
+    last: Snapshot,
+    faults: Faults,
+    timeline: Timeline,
+    threads: HashSet<u32>,
+    tallies: HashMap<FileId, Tally>,
+    tracks: HashMap<FileId, Track>,
+    calls: [Option<Calls>; 2],
+    process: Process,
+    target: Target,
+    group: Option<Group>,
+    mounts: Vec<Mount>,
+    missing: Vec<Missing>,
+    /// Whether faults cannot be seen.
+    is_blind: bool,
+    cache_not_before: Instant,
+    /// Whether the process has ended.
+    pub ended: bool,
+}
+
+impl Round {
+    /// Begins a round at the moment `since`; `gap` is why faults cannot be seen.
+    pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: Options, since: Nanos) -> Round {
+        let found = place::of_process(pid);
+        let scene = Scene {
+            with_children: false,
+            pid: Some(pid),
+            cgroup: found.as_ref().map(|(dir, _)| dir.clone()),
+            files: data_paths(pid, &places),
+        };
+        let mut observer = Observer::open(&scene);
+        let mut missing = Vec::from_iter(gap.cloned());
+        let advice = options.advice.then(|| Advice::open(pid).map_err(|gap| missing.push(gap)).ok()).flatten();
+        missing.extend(observer.missing().iter().cloned());
+        let first = observer.read();
+        let mut round = Round {
+            pid,
+            length: options.length,
+            since,
+            places,
+            advice,
+            observer,
+            last: first.clone(),
+            first,
+            faults: Faults::default(),
+            timeline: Timeline::new(options.length),
+            threads: HashSet::new(),
+            tallies: HashMap::new(),
+            tracks: HashMap::new(),
+            calls: [status::calls(pid); 2],
+            process: Process::default(),
+            target: status::target(pid),
+            group: found.map(|(dir, limit)| status::group(&dir, limit.map(|bytes| bytes.0))),
+            mounts: files::mounts(pid),
+            missing,
+            is_blind: gap.is_some(),
+            cache_not_before: Instant::now(),
+            ended: false,
+        };
+        round.levels();
+        round
+    }
+
+    /// Counts what the sampler shows.
+    pub fn see(&mut self, seen: Seen) {
+        match seen {
+            Seen::Fault { process, thread, at, address, .. } if process == self.pid => {
+                let at_ns = self.moment(at);
+                let moment = self.timeline.at(at_ns);
+                moment.faults += 1;
+                self.faults.seen += 1;
+                self.threads.insert(thread);
+                match self.places.locate(address) {
+                    Place::File(id, offset) => {
+                        moment.in_files += 1;
+                        self.faults.in_files += 1;
+                        self.tally(id).add(Access { thread, offset }, at_ns);
+                    }
+                    Place::Anonymous => self.faults.anonymous += 1,
+                    Place::Unknown => self.faults.unresolved += 1,
+                }
+            }
+            Seen::Waited { process, at, address, waited, major, .. } if process == self.pid => {
+                self.faults.major += u64::from(major);
+                // Long faults in anonymous memory clear huge pages; nobody waits for a device.
+                if let Place::File(id, _) = self.places.locate(address) {
+                    let waited_ns = waited.map_or(0, |waited| waited.0);
+                    self.faults.waits += 1;
+                    self.faults.waited_ns += waited_ns;
+                    let ended_ns = self.moment(at);
+                    self.timeline.wait(self.moment(Nanos(at.0.saturating_sub(waited_ns))), ended_ns);
+                    let tally = self.tally(id);
+                    tally.major += u64::from(major);
+                    tally.waits += 1;
+                    tally.waited_ns += waited_ns;
+                }
+            }
+            Seen::Mapped(mapped) if mapped.process == self.pid => {
+                self.faults.mapped += 1;
+                self.faults.mapped_files += u64::from(mapped.inode != 0);
+                self.places.note(mapped);
+            }
+            Seen::Forked { parent, .. } if parent == self.pid => self.faults.forks += 1,
+            _ => {}
+        }
+    }
+
+    /// Counts the advice calls since the last time. After the faults, among which new mappings are told.
+    pub fn read_advice(&mut self) {
+        if let Some(advice) = &mut self.advice {
+            advice.read(&mut self.places);
+        }
+    }
+
+    /// Nanoseconds from the beginning of the round. What comes after its end belongs to its last bin.
+    fn moment(&self, at: Nanos) -> u64 {
+        at.0.saturating_sub(self.since.0).min((self.length.as_nanos() as u64).saturating_sub(1))
+    }
+
+    fn tally(&mut self, id: FileId) -> &mut Tally {
+        self.tallies.entry(id).or_insert_with(|| Tally::new(self.length))
+    }
+
+    /// What changes slowly: counters, status, sizes of files. Each keeps its last value when the process is gone.
+    pub fn levels(&mut self) {
+        let now = self.observer.read();
+        for (last, now) in self.last.values.iter_mut().zip(&now.values) {
+            *last = now.or(*last);
+        }
+        self.calls[1] = status::calls(self.pid).or(self.calls[1]);
+        self.places.refresh();
+        if let Some(process) = status::process(self.pid, self.places.mappings().len() as u64) {
+            self.process = process;
+        }
+        for vma in self.places.mappings().iter().filter(|vma| vma.is_file()) {
+            let id = FileId { device: vma.device, inode: vma.inode };
+            if self.tracks.len() < MOST_FILES && !self.tracks.contains_key(&id) {
+                let file = files::open(self.pid, &vma.path, id);
+                self.tracks.insert(id, Track::of(file));
+            }
+        }
+        self.tracks.values_mut().for_each(Track::look);
+        if self.is_blind && Instant::now() >= self.cache_not_before {
+            let began = Instant::now();
+            self.tracks.values_mut().for_each(Track::look_at_cache);
+            self.cache_not_before = Instant::now() + began.elapsed() * CACHE_SHARE;
+        }
+    }
+
+    /// The faults of this round, with what the sampler knows of its gaps.
+    pub fn seen(&self, sampler: &Sampler, lost_before: u64) -> Faults {
+        Faults {
+            lost: sampler.lost().saturating_sub(lost_before),
+            unfollowed: sampler.unfollowed(),
+            threads: self.threads.len(),
+            ..self.faults.clone()
+        }
+    }
+
+    /// What is known at the end.
+    pub fn into_evidence(mut self, watched: Duration, faults: Option<Faults>, deep: bool) -> Evidence {
+        let details = match deep && !self.ended {
+            true => details::read(self.pid, &self.tallies),
+            false => Ok(Vec::new()),
+        };
+        let details = details.unwrap_or_else(|gap| {
+            self.missing.push(gap);
+            Vec::new()
+        });
+        let huge = (!details.is_empty()).then(|| details::huge(&details));
+        // All on one axis of time, whenever the last fault of each was.
+        let last_ns = self.moment(Nanos(self.since.0 + watched.as_nanos() as u64));
+        self.timeline.cover(last_ns);
+        self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
+        let files = self.mapped_files(&details);
+        let advice = self.advice.take().map(Advice::into_evidence);
+        Evidence {
+            watched,
+            process: self.process.clone(),
+            calls: status::grown(self.calls),
+            files,
+            descriptors: files::descriptors(self.pid, MOST_DESCRIPTORS),
+            counters: self.counters(),
+            machine: status::machine(),
+            huge,
+            timeline: faults.is_some().then_some(self.timeline),
+            faults,
+            advice,
+            target: self.target,
+            group: self.group,
+            missing: self.missing,
+            ended: self.ended,
+        }
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let values = self.first.values.iter().zip(&self.last.values);
+        let pairs = self.observer.counters().zip(values);
+        pairs
+            .filter_map(|(counter, (first, last))| match counter.kind {
+                Kind::Total => Some((counter.name, (*last)?.saturating_sub((*first)?))),
+                Kind::Level => Some((counter.name, (*last)?)),
+            })
+            .collect()
+    }
+
+    /// Files mapped at the end, and those that were while we watched and faulted.
+    fn mapped_files(&mut self, details: &[smaps::Detail]) -> Vec<MappedFile> {
+        let deep: HashMap<u64, &smaps::Detail> = details.iter().map(|detail| (detail.vma.start, detail)).collect();
+        let mut files: HashMap<FileId, MappedFile> = HashMap::new();
+        // One look for both, where there are details: mappings come and go.
+        let known: Vec<_> = match details {
+            [] => self.places.mappings().to_vec(),
+            details => details.iter().map(|detail| detail.vma.clone()).collect(),
+        };
+        for vma in known.iter().filter(|vma| vma.is_file()) {
+            let id = FileId { device: vma.device, inode: vma.inode };
+            let file =
+                files.entry(id).or_insert_with(|| MappedFile { id, deleted: vma.deleted, ..MappedFile::default() });
+            file.mappings
+                .push(FileMapping { vma: vma.clone(), deep: deep.get(&vma.start).map(|it| details::deep_of(it)) });
+        }
+        for id in self.tallies.keys() {
+            files.entry(*id).or_insert_with(|| MappedFile { id: *id, ..MappedFile::default() });
+        }
+        let mut files: Vec<MappedFile> = files.into_values().map(|file| self.completed(file)).collect();
+        files.sort_by_key(|file| std::cmp::Reverse((file.faults, file.mapped_bytes())));
+        files
+    }
+
+    fn completed(&mut self, mut file: MappedFile) -> MappedFile {
+        file.path = self.places.path(file.id).unwrap_or("(gone)").to_owned();
+        if let Some(mount) = files::mount_of(&self.mounts, file.id.device) {
+            file.filesystem.clone_from(&mount.kind);
+            file.mount_options.clone_from(&mount.options);
+        }
+        file.read_ahead_kb = files::read_ahead_kb(file.id.device);
+        if let Some(advice) = &self.advice {
+            file.advised = advice.latest(file.id);
+            file.populate_calls = advice.populates(file.id);
+        }
+        if let Some(track) = self.tracks.get(&file.id) {
+            file.size_bytes = track.size_bytes;
+            file.shrunk = track.shrunk;
+            file.cached_bytes = track.file.as_ref().and_then(files::cached_bytes);
+            file.came_bytes = track.came_bytes();
+        }
+        if let Some(tally) = self.tallies.remove(&file.id) {
+            file.faults = tally.faults;
+            file.major = tally.major;
+            file.waits = tally.waits;
+            file.waited_ns = tally.waited_ns;
+            file.touched_pages = tally.pages.len() as u64;
+            file.latest = tally.latest.into();
+            file.order = Some(pattern::recognise(&file.latest));
+            file.grid = Some(tally.grid);
+        }
+        file
+    }
+}
+
+/// Mapped files that hold data; those are looked at by the counters of files and devices.
+fn data_paths(pid: u32, places: &Places) -> Vec<PathBuf> {
+    let executable: HashSet<(u64, (u32, u32))> =
+        places.mappings().iter().filter(|vma| vma.rights[2] == b'x').map(|vma| (vma.inode, vma.device)).collect();
+    let data = places.mappings().iter().filter(|vma| vma.is_file() && !executable.contains(&(vma.inode, vma.device)));
+    let mut paths: Vec<PathBuf> = data
+        .filter_map(|vma| {
+            files::open(pid, &vma.path, FileId { device: vma.device, inode: vma.inode })?;
+            Some(PathBuf::from(&vma.path)).filter(|path| path.exists())
+        })
+        .take(MOST_FILES)
+        .collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use majorfault::observe::sampler::Mapped;
+
+    const SINCE: u64 = 1_000_000_000;
+
+    /// A round of one second that watches ourselves, without a sampler.
+    fn own() -> Round {
+        let pid = std::process::id();
+        let gap = Missing::new("faults", "a test", "");
+        let options = Options { length: Duration::from_secs(1), deep: false, advice: false };
+        Round::new(pid, Places::of(pid).unwrap(), Some(&gap), options, Nanos(SINCE))
+    }
+
+    /// An address in a file that we have mapped: our own program.
+    fn in_a_file() -> u64 {
+        own as *const () as u64
+    }
+
+    /// An address on a stack.
+    fn in_memory() -> u64 {
+        let here = std::process::id();
+        std::ptr::from_ref(&here) as u64
+    }
+
+    fn fault(process: u32, address: u64) -> Seen {
+        Seen::Fault { process, thread: 7, at: Nanos(SINCE + 5), address, instruction: 0 }
+    }
+
+    fn waited(address: u64, waited_ns: Option<u64>, major: bool) -> Seen {
+        let (process, waited) = (std::process::id(), waited_ns.map(Nanos));
+        Seen::Waited { process, thread: 7, at: Nanos(SINCE + 500_000_000), address, waited, major }
+    }
+
+    #[test]
+    fn faults_are_told_apart_by_their_place() {
+        let mut round = own();
+        let pid = std::process::id();
+
+        for address in [in_a_file(), in_a_file(), in_memory(), 0] {
+            round.see(fault(pid, address));
+        }
+        round.see(fault(pid + 1, in_a_file()));
+
+        let Faults { seen, in_files, anonymous, unresolved, waits, .. } = round.faults;
+        assert_eq!((seen, in_files, anonymous, unresolved, waits), (4, 2, 1, 1, 0));
+        assert_eq!((round.tallies.len(), round.threads.len()), (1, 1));
+        assert_eq!(round.tallies.values().next().unwrap().faults, 2);
+        assert_eq!((round.timeline.bins[0].faults, round.timeline.bins[0].in_files), (4, 2));
+    }
+
+    #[test]
+    fn waits_count_in_files_only_and_reads_everywhere() {
+        let mut round = own();
+
+        round.see(waited(in_a_file(), Some(3000), true));
+        round.see(waited(in_a_file(), Some(4000), false));
+        round.see(waited(in_a_file(), None, true));
+        round.see(waited(in_memory(), Some(9000), true));
+
+        let Faults { major, waits, waited_ns, seen, .. } = round.faults;
+        assert_eq!((major, waits, waited_ns, seen), (3, 3, 7000, 0));
+        let tally = round.tallies.values().next().unwrap();
+        assert_eq!((tally.major, tally.waits, tally.waited_ns), (2, 3, 7000));
+        assert_eq!(round.timeline.bins.iter().map(|moment| moment.waited_ns).sum::<u64>(), 7000);
+    }
+
+    #[test]
+    fn mappings_and_forks_are_those_of_the_process() {
+        let (mut round, pid) = (own(), std::process::id());
+        let mapped = |process, inode| {
+            let path = "/x".to_owned();
+            Seen::Mapped(Mapped {
+                process,
+                at: Nanos(0),
+                address: 0x1000,
+                length: 4096,
+                offset: 0,
+                device: (8, 1),
+                inode,
+                path,
+            })
+        };
+
+        [mapped(pid, 0), mapped(pid, 5), mapped(pid, 6), mapped(pid + 1, 5)].into_iter().for_each(|it| round.see(it));
+        round.see(Seen::Forked { process: pid + 1, parent: pid, at: Nanos(0) });
+        round.see(Seen::Forked { process: pid + 2, parent: pid, at: Nanos(0) });
+        round.see(Seen::Forked { process: pid, parent: pid + 1, at: Nanos(0) });
+
+        assert_eq!((round.faults.mapped, round.faults.mapped_files, round.faults.forks), (3, 2, 2));
+    }
+
+    #[test]
+    fn what_comes_before_or_after_the_round_belongs_to_its_edges() {
+        let round = own();
+
+        assert_eq!(round.moment(Nanos(SINCE - 1)), 0);
+        assert_eq!(round.moment(Nanos(SINCE + 999_999_999)), 999_999_999);
+        assert_eq!(round.moment(Nanos(SINCE + 1_000_000_001)), 999_999_999);
+    }
+
+    #[test]
+    fn the_evidence_has_what_was_counted_for_each_file() {
+        let mut round = own();
+        let pid = std::process::id();
+        (0..3).for_each(|_| round.see(fault(pid, in_a_file())));
+        round.see(waited(in_a_file(), Some(3000), true));
+        let faults = round.faults.clone();
+
+        let evidence = round.into_evidence(Duration::from_secs(1), Some(faults), false);
+
+        let file = &evidence.files[0];
+        assert_eq!((file.faults, file.major, file.waits, file.waited_ns, file.touched_pages), (3, 1, 1, 3000, 1));
+        assert_eq!((file.latest.len(), file.order.is_some(), file.deleted), (3, true, false));
+        assert!(file.size_bytes.unwrap() > 0 && !file.is_data() && file.mappings.iter().all(|it| it.deep.is_none()));
+        assert_eq!(evidence.timeline.unwrap().bins.iter().map(|moment| moment.faults).sum::<u64>(), 3);
+        assert_eq!((evidence.target.pid, evidence.missing[0].reason.as_str()), (pid, "a test"));
+        assert!(evidence.huge.is_none() && evidence.advice.is_none());
+    }
+
+    #[test]
+    fn files_that_hold_data_are_watched_and_programs_are_not() {
+        use majorfault::files::{Layout, Target};
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        file.as_file().set_len(4096).unwrap();
+        let target = Target::open(&[PathBuf::from(file.path())], &Layout::default()).unwrap();
+        let mmap = majorfault::methods::named("mmap").unwrap();
+        let _mapped = (mmap.open)(std::sync::Arc::new(target), &majorfault::Given::none()).unwrap();
+        let pid = std::process::id();
+
+        let paths = data_paths(pid, &Places::of(pid).unwrap());
+
+        assert!(paths.contains(&PathBuf::from(file.path())), "{paths:?}");
+        assert!(!paths.contains(&std::env::current_exe().unwrap()), "{paths:?}");
+    }
+
+    #[test]
+    fn what_is_mapped_without_a_fault_is_told_without_an_order() {
+        let evidence = own().into_evidence(Duration::from_secs(1), None, false);
+
+        let program = evidence.files.iter().find(|file| !file.mappings.is_empty()).unwrap();
+        assert_eq!((program.faults, program.order.is_none()), (0, true));
+        assert!(evidence.timeline.is_none() && evidence.faults.is_none());
+    }
+}

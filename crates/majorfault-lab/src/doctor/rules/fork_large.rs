@@ -1,0 +1,93 @@
+//! Forking with much writable memory: the page tables are copied while everybody waits, and every page written after it
+//! faults once more.
+
+use crate::doctor::evidence::Evidence;
+use crate::doctor::{Finding, Rule, Severity};
+use majorfault::Bytes;
+
+pub(super) const RULE: Rule =
+    Rule { name: "fork_large", summary: "a process with much writable memory forks, and pays by copy-on-write", look };
+
+/// Anonymous memory from which on it is felt: some 10 ms for each GiB to copy the tables.
+const MUCH: u64 = 256 << 20;
+
+/// Faults in anonymous memory after each fork; without them it was vfork or posix_spawn, which copy nothing.
+const COPIES: u64 = 256;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let Some(faults) = &evidence.faults else { return Vec::new() };
+    let anonymous = evidence.process.anonymous_bytes;
+    if faults.forks == 0 || anonymous < MUCH || faults.anonymous < COPIES * faults.forks {
+        return Vec::new();
+    }
+    vec![Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: "process".to_owned(),
+        what: "it forks with much writable memory".to_owned(),
+        evidence: vec![
+            format!("{} forks in {:.1} s", faults.forks, evidence.watched.as_secs_f64()),
+            format!("{} anonymous", Bytes(anonymous).rounded()),
+            format!(
+                "{} faults in it, {:.0} after each fork",
+                faults.anonymous,
+                faults.anonymous as f64 / faults.forks as f64
+            ),
+        ],
+        remedy:
+            "posix_spawn or vfork + exec instead of fork; or madvise(p, n, MADV_DONTFORK) for what the child does not \
+                 need (Redis: fewer save lines, huge pages off)"
+                .to_owned(),
+        proof: format!("perf stat -e minor-faults,page-faults -p {} -- sleep 5", evidence.target.pid),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{healthy, only, worst};
+    use super::*;
+
+    #[test]
+    fn forks_with_copies_are_found_and_spawns_are_not() {
+        let mut evidence = healthy();
+        evidence.process.anonymous_bytes = 2 << 30;
+        let faults = evidence.faults.as_mut().unwrap();
+        (faults.forks, faults.anonymous) = (3, 30_000);
+        assert!(only(&RULE, &evidence).evidence[2].contains("10000 after each"));
+
+        evidence.faults.as_mut().unwrap().anonymous = 100;
+        assert!(look(&evidence).is_empty());
+    }
+
+    fn forking(forks: u64, faults_in_memory: u64, anonymous_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        evidence.process.anonymous_bytes = anonymous_bytes;
+        let faults = evidence.faults.as_mut().unwrap();
+        (faults.forks, faults.anonymous) = (forks, faults_in_memory);
+        evidence
+    }
+
+    #[test]
+    fn less_than_256_mib_is_not_felt() {
+        assert_eq!(worst(&RULE, &forking(1, 1000, (256 << 20) - 1)), None);
+        assert_eq!(worst(&RULE, &forking(1, 1000, 256 << 20)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn fewer_than_256_faults_after_each_fork_are_no_copies() {
+        assert_eq!(worst(&RULE, &forking(4, 1023, 1 << 30)), None);
+        assert_eq!(worst(&RULE, &forking(4, 1024, 1 << 30)), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &forking(0, 1024, 1 << 30)), None);
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &forking(4, 2048, 1 << 30));
+
+        assert_eq!(
+            found.evidence,
+            ["4 forks in 5.0 s", "1.00 GiB anonymous", "2048 faults in it, 512 after each fork"]
+        );
+        assert_eq!(found.proof, "perf stat -e minor-faults,page-faults -p 77 -- sleep 5");
+    }
+}

@@ -1,0 +1,97 @@
+//! The cgroup is full of memory that can't be freed: the next allocation may kill a process.
+
+use crate::doctor::evidence::Evidence;
+use crate::doctor::{Finding, Rule, Severity};
+use majorfault::Bytes;
+
+pub(super) const RULE: Rule =
+    Rule { name: "headroom", summary: "anonymous memory nearly fills the cgroup's limit", look };
+
+/// Share of the limit that is anonymous; the rest is all that reclaim can give.
+const FULL: f64 = 0.9;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let Some(limit) = evidence.group.as_ref().and_then(|group| group.limit_bytes) else { return Vec::new() };
+    let Some(anonymous) = evidence.counter("cgroup_anon_bytes") else { return Vec::new() };
+    let share = anonymous as f64 / limit.max(1) as f64;
+    if share < FULL {
+        return Vec::new();
+    }
+    let cache = evidence.counter("cgroup_file_bytes").unwrap_or(0);
+    vec![Finding {
+        rule: RULE.name,
+        severity: Severity::Critical,
+        scope: "cgroup".to_owned(),
+        what: format!("{:.0} % of the memory limit can't be freed; the OOM killer is next", share * 100.0),
+        evidence: vec![
+            format!("limit {}", Bytes(limit).rounded()),
+            format!("anonymous {}", Bytes(anonymous).rounded()),
+            format!("page cache {}, all that can be dropped", Bytes(cache).rounded()),
+            format!("{} of it this process", Bytes(evidence.process.anonymous_bytes).rounded()),
+        ],
+        remedy: format!(
+            "raise the limit to {}, or make the program's own caches smaller",
+            Bytes(limit / 4 * 5).rounded()
+        ),
+        proof: format!(
+            "cat {}/memory.stat | grep -E '^(anon|file|total_rss|total_cache) '",
+            evidence.group.as_ref().map_or("", |group| &group.path)
+        ),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{count, healthy, only, worst};
+    use super::*;
+
+    #[test]
+    fn anonymous_memory_at_the_limit_is_critical() {
+        let mut evidence = healthy();
+        count(&mut evidence, "cgroup_anon_bytes", 7900 << 20);
+
+        assert!(only(&RULE, &evidence).what.starts_with("96 %"));
+    }
+
+    /// A limit of 10 GiB.
+    fn filled(anonymous_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        evidence.group.as_mut().unwrap().limit_bytes = Some(10 << 30);
+        evidence.process.anonymous_bytes = 3 << 30;
+        count(&mut evidence, "cgroup_anon_bytes", anonymous_bytes);
+        count(&mut evidence, "cgroup_file_bytes", 512 << 20);
+        evidence
+    }
+
+    #[test]
+    fn nine_tenths_of_the_limit_are_full() {
+        assert_eq!(worst(&RULE, &filled((9 << 30) - 1)), None);
+        assert_eq!(worst(&RULE, &filled(9 << 30)), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_a_limit_that_is_a_quarter_larger() {
+        let found = only(&RULE, &filled(9 << 30));
+
+        assert_eq!(found.what, "90 % of the memory limit can't be freed; the OOM killer is next");
+        assert_eq!(
+            found.evidence,
+            [
+                "limit 10.0 GiB",
+                "anonymous 9.00 GiB",
+                "page cache 512 MiB, all that can be dropped",
+                "3.00 GiB of it this process"
+            ]
+        );
+        assert!(found.remedy.starts_with("raise the limit to 12.5 GiB"), "{}", found.remedy);
+        assert!(found.proof.starts_with("cat /sys/fs/cgroup/a/memory.stat"), "{}", found.proof);
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_full() {
+        let mut evidence = filled(9 << 30);
+        evidence.group.as_mut().unwrap().limit_bytes = None;
+
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! A mapping that could have huge pages, but whose address and file offset differ modulo 2 MiB, so that it can't.
+
+use crate::doctor::evidence::{Evidence, FileMapping, MappedFile};
+use crate::doctor::{Finding, Rule, Severity};
+use majorfault::Bytes;
+use majorfault::sys::map::HUGE_PAGE;
+
+pub(super) const RULE: Rule = Rule {
+    name: "misaligned_huge",
+    summary: "huge pages are wanted for a mapping whose address does not fit its file offset",
+    look,
+};
+
+/// Mappings shorter than this gain little.
+const LEAST: u64 = 8 << 20;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    evidence.data_files().filter_map(of_file).collect()
+}
+
+fn of_file(file: &MappedFile) -> Option<Finding> {
+    let by_mount = ["huge=always", "huge=within_size"].iter().any(|option| file.mount_options.contains(option));
+    let wanted = |mapping: &FileMapping| by_mount || mapping.deep.is_some_and(|deep| deep.huge_wanted);
+    let skewed = |mapping: &&FileMapping| {
+        let skew = mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64;
+        mapping.vma.length() >= LEAST && skew != 0 && wanted(mapping)
+    };
+    let mapping = file.mappings.iter().find(skewed)?;
+    let skew = mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64;
+    Some(Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: file.path.clone(),
+        what: "huge pages are wanted, but the mapping's address makes them impossible".to_owned(),
+        evidence: vec![
+            format!("{} at {:#x}", Bytes(mapping.vma.length()).rounded(), mapping.vma.start),
+            format!("address minus file offset is {} beyond a multiple of 2 MiB", Bytes(skew).rounded()),
+            mapping.deep.map_or("wanted by the mount's huge= option".to_owned(), |deep| {
+                format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())
+            }),
+        ],
+        remedy:
+            "reserve n + 2 MiB with PROT_NONE, and map with MAP_FIXED at the address that is congruent to the offset \
+                 modulo 2 MiB"
+                .to_owned(),
+        proof: format!("majorfault compare {} -m mmap:advice=hugepage", file.path),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{advise, only, with_file, worst};
+    use super::*;
+    use crate::doctor::evidence::Deep;
+
+    #[test]
+    fn a_skewed_mapping_is_found_only_where_huge_pages_are_wanted() {
+        let mut evidence = with_file(|file| file.mappings[0].vma.start += 4096);
+        assert!(look(&evidence).is_empty());
+
+        advise(&mut evidence, Deep { huge_wanted: true, ..Deep::default() });
+        assert!(only(&RULE, &evidence).evidence[1].contains("4.00 KiB beyond"));
+    }
+
+    #[test]
+    fn a_congruent_mapping_is_fine() {
+        let mut evidence = with_file(|file| file.mount_options = "rw,huge=always".to_owned());
+        evidence.files[0].mappings[0].vma.offset = 4 << 20;
+
+        assert!(look(&evidence).is_empty());
+    }
+
+    /// Begins one page beyond what its file offset asks for.
+    fn skewed(length: u64, options: &str) -> Evidence {
+        with_file(|file| {
+            file.mount_options = options.to_owned();
+            let vma = &mut file.mappings[0].vma;
+            vma.start += 4096;
+            vma.end = vma.start + length;
+        })
+    }
+
+    #[test]
+    fn mappings_below_8_mib_gain_little() {
+        assert_eq!(worst(&RULE, &skewed((8 << 20) - 1, "huge=always")), None);
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "huge=always")), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn a_mount_wants_huge_pages_always_or_within_the_size() {
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "rw,huge=within_size")), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "rw,huge=advise")), None);
+        assert_eq!(worst(&RULE, &skewed(8 << 20, "rw")), None);
+    }
+
+    #[test]
+    fn the_address_is_judged_with_the_offset_modulo_2_mib() {
+        let mut evidence = skewed(8 << 20, "huge=always");
+        evidence.files[0].mappings[0].vma.offset = 4096;
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.files[0].mappings[0].vma.offset = 4096 + (1 << 20);
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let mut evidence = skewed(8 << 20, "huge=always");
+        assert_eq!(only(&RULE, &evidence).evidence[2], "0 B of it in huge pages");
+
+        evidence.files[0].mappings[0].deep = None;
+        assert_eq!(
+            only(&RULE, &evidence).evidence,
+            [
+                "8.00 MiB at 0x7f0000001000",
+                "address minus file offset is 4.00 KiB beyond a multiple of 2 MiB",
+                "wanted by the mount's huge= option"
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_themselves_are_left_alone() {
+        let mut evidence = skewed(8 << 20, "huge=always");
+        evidence.files[0].mappings[0].vma.rights = *b"r-xp";
+
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+}

@@ -1,0 +1,91 @@
+//! Page tables that take a good part of the memory they map: sparse touches in a large mapping, or many processes.
+
+use crate::doctor::evidence::Evidence;
+use crate::doctor::{Finding, Rule, Severity};
+use majorfault::Bytes;
+
+pub(super) const RULE: Rule =
+    Rule { name: "page_tables", summary: "page tables take more than 5 % of the resident memory", look };
+
+/// Share of the resident bytes; full tables of 4 KiB pages are 0.2 %.
+const SHARE: f64 = 0.05;
+
+/// Below this nobody cares.
+const LEAST: u64 = 8 << 20;
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let process = &evidence.process;
+    let share = process.page_table_bytes as f64 / process.resident_bytes.max(1) as f64;
+    if process.page_table_bytes < LEAST || share < SHARE {
+        return Vec::new();
+    }
+    let largest = evidence.data_files().max_by_key(|file| file.mapped_bytes());
+    let mut facts = vec![
+        format!("page tables {}", Bytes(process.page_table_bytes).rounded()),
+        format!("{:.0} % of {} resident", share * 100.0, Bytes(process.resident_bytes).rounded()),
+    ];
+    if let Some(file) = largest {
+        facts.push(format!("largest mapping {} of {}", Bytes(file.mapped_bytes()).rounded(), file.path));
+    }
+    vec![Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: "process".to_owned(),
+        what: format!("page tables take {:.0} % of the resident memory", share * 100.0),
+        evidence: facts,
+        remedy:
+            "unmap what is not used any more (MADV_DONTNEED keeps the tables), map windows instead of everything, or \
+                 read sparse data with pread"
+                .to_owned(),
+        proof: format!("grep -E 'VmPTE|VmRSS' /proc/{}/status", evidence.target.pid),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{healthy, only, worst};
+    use super::*;
+
+    #[test]
+    fn sparse_touches_cost_tables() {
+        let mut evidence = healthy();
+        evidence.process.resident_bytes = 100 << 20;
+        evidence.process.page_table_bytes = 20 << 20;
+
+        assert!(only(&RULE, &evidence).what.contains("20 %"));
+    }
+
+    fn tables(page_table_bytes: u64, resident_bytes: u64) -> Evidence {
+        let mut evidence = healthy();
+        (evidence.process.page_table_bytes, evidence.process.resident_bytes) = (page_table_bytes, resident_bytes);
+        evidence
+    }
+
+    #[test]
+    fn tables_below_8_mib_are_nobodys_trouble() {
+        assert_eq!(worst(&RULE, &tables((8 << 20) - 1, 16 << 20)), None);
+        assert_eq!(worst(&RULE, &tables(8 << 20, 16 << 20)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn a_twentieth_of_the_resident_memory_is_too_much() {
+        assert_eq!(worst(&RULE, &tables(49_999_999, 1_000_000_000)), None);
+        assert_eq!(worst(&RULE, &tables(50_000_000, 1_000_000_000)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_the_largest_mapping() {
+        let mut evidence = tables(16 << 20, 64 << 20);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(found.what, "page tables take 25 % of the resident memory");
+        assert_eq!(
+            found.evidence,
+            ["page tables 16.0 MiB", "25 % of 64.0 MiB resident", "largest mapping 1.00 GiB of /data/table"]
+        );
+
+        evidence.files.clear();
+        assert_eq!(only(&RULE, &evidence).evidence.len(), 2);
+    }
+}

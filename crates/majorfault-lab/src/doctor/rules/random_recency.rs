@@ -1,0 +1,142 @@
+//! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so the hot
+//! ones are evicted like the cold.
+
+use crate::doctor::evidence::{Evidence, MappedFile};
+use crate::doctor::{Finding, Rule, Severity};
+
+pub(super) const RULE: Rule = Rule {
+    name: "random_recency",
+    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer; --deep, or --advice)",
+    look,
+};
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let Some((rate, whose)) = evidence.refaults().filter(|_| evidence.random_costs_hot_pages()) else {
+        return Vec::new();
+    };
+    let pressure = format!("{rate:.0} evicted pages needed again each second ({whose})");
+    let hurt = evidence.data_files().filter(|file| file.major >= 64);
+    hurt.filter_map(|file| Some(finding(evidence, file, file.random_advice()?, &pressure))).collect()
+}
+
+fn finding(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) -> Finding {
+    let (major, minor) = evidence.machine.kernel;
+    let limit_bytes = evidence.group.as_ref().and_then(|it| it.limit_bytes);
+    Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: file.path.clone(),
+        what: "MADV_RANDOM makes hot pages as evictable as cold ones".to_owned(),
+        evidence: vec![
+            format!("{known}, Linux {major}.{minor}"),
+            pressure.to_owned(),
+            format!("{} faults waited", file.major),
+        ],
+        remedy:
+            "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot \
+             part in a pool of your own"
+                .to_owned(),
+        proof: format!(
+            "majorfault compare {} --workload zipf --memory {} -m mmap -m mmap:advice=random",
+            file.path,
+            limit_bytes.map_or("1g".to_owned(), |it| majorfault::Bytes(it).to_string())
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{advise, count, only, with_file, worst};
+    use super::*;
+    use crate::doctor::evidence::Deep;
+
+    fn planted() -> Evidence {
+        let mut evidence = with_file(|file| file.major = 500);
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+        count(&mut evidence, "cgroup_refault_pages", 20_000);
+        evidence
+    }
+
+    #[test]
+    fn random_advice_with_refaults_is_found_since_6_3() {
+        assert!(only(&RULE, &planted()).evidence[1].contains("4000 evicted pages"));
+
+        let old =
+            Evidence { machine: crate::doctor::evidence::Machine { kernel: (6, 1), ..planted().machine }, ..planted() };
+        assert!(look(&old).is_empty());
+    }
+
+    #[test]
+    fn random_advice_without_pressure_is_fine() {
+        let mut evidence = planted();
+        count(&mut evidence, "cgroup_refault_pages", 3);
+
+        assert!(look(&evidence).is_empty());
+    }
+
+    #[test]
+    fn fewer_than_64_waits_for_a_file_are_chance() {
+        let waited = |major| {
+            let mut evidence = planted();
+            evidence.files[0].major = major;
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(waited(63), None);
+        assert_eq!(waited(64), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn fewer_than_100_pages_needed_again_each_second_are_no_pressure() {
+        let again = |pages| {
+            let mut evidence = planted();
+            count(&mut evidence, "cgroup_refault_pages", pages);
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(again(499), None);
+        assert_eq!(again(500), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn linux_6_2_marks_its_pages_and_6_3_does_not() {
+        let of = |kernel| {
+            let mut evidence = planted();
+            evidence.machine.kernel = kernel;
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!(of((6, 2)), None);
+        assert_eq!(of((6, 3)), Some(Severity::Warning));
+        assert_eq!(of((7, 0)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_the_limit_to_try_within() {
+        let mut evidence = planted();
+        let found = only(&RULE, &evidence);
+
+        assert_eq!(
+            found.evidence,
+            [
+                "advice random in force (VmFlags rr), Linux 6.18",
+                "4000 evicted pages needed again each second (cgroup)",
+                "500 faults waited"
+            ]
+        );
+        assert!(found.remedy.contains("read_ahead_kb=16"), "{}", found.remedy);
+        assert!(found.proof.contains("--workload zipf --memory 8g -m mmap"), "{}", found.proof);
+
+        evidence.group = None;
+        count(&mut evidence, "workingset_refault_file", 20_000);
+        assert!(only(&RULE, &evidence).proof.contains("--memory 1g "));
+    }
+
+    #[test]
+    fn pressure_without_random_advice_is_not_ours_to_tell() {
+        let mut evidence = planted();
+        advise(&mut evidence, Deep::default());
+
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! MADV_WILLNEED, POSIX_FADV_WILLNEED or readahead(2) for more than the kernel reads for one call: it cuts the range and says
+//! nothing (force_page_cache_ra, mm/readahead.c), and the rest is read by faults or read calls later.
+
+use crate::doctor::evidence::{Evidence, WillNeed};
+use crate::doctor::{Finding, Rule, Severity};
+use majorfault::Bytes;
+
+pub(super) const RULE: Rule =
+    Rule { name: "will_need_cap", summary: "WILLNEED asks for more than the kernel reads for one call", look };
+
+fn look(evidence: &Evidence) -> Vec<Finding> {
+    let Some(advice) = &evidence.advice else { return Vec::new() };
+    let cut = advice.will_need.iter().filter(|asked| asked.beyond_cap > 0 && !is_all_there(evidence, asked));
+    cut.filter_map(finding).collect()
+}
+
+/// What is cached anyhow costs nothing to ask for.
+fn is_all_there(evidence: &Evidence, asked: &WillNeed) -> bool {
+    let waits = evidence.files.iter().any(|file| file.id == asked.id && file.waits > 0);
+    !waits && asked.cached_bytes.zip(asked.size_bytes).is_some_and(|(cached, size)| cached >= size)
+}
+
+fn finding(asked: &WillNeed) -> Option<Finding> {
+    let (cap_bytes, read_ahead_kb, request_kb) = (asked.cap_bytes()?, asked.read_ahead_kb?, asked.largest_request_kb?);
+    let [longest, median, cap] = [asked.longest_bytes, asked.median_bytes, cap_bytes].map(|it| Bytes(it).rounded());
+    let mut facts = vec![
+        format!("{} of {} calls ask for more than {cap}", asked.beyond_cap, asked.calls),
+        format!("longest {longest}, median {median} ({})", asked.advice),
+        format!("read_ahead_kb {read_ahead_kb}, largest request of the device {request_kb} KiB (max_sectors_kb)"),
+    ];
+    if let (Some(cached), Some(size)) = (asked.cached_bytes, asked.size_bytes) {
+        facts.push(format!("cached at the end {} of {}", Bytes(cached).rounded(), Bytes(size).rounded()));
+    }
+    Some(Finding {
+        rule: RULE.name,
+        severity: Severity::Warning,
+        scope: asked.path.clone(),
+        what: format!("WILLNEED asks for {longest}, the kernel reads only the first {cap} and says nothing"),
+        evidence: facts,
+        remedy: remedy(asked.advice, cap_bytes),
+        proof: "majorfault reproduce S2 # claim S2.willneed".to_owned(),
+    })
+}
+
+fn remedy(advice: &str, cap_bytes: u64) -> String {
+    let piece = |call: &str| format!("ask in pieces: for (at = 0; at < n; at += {cap_bytes}) {call}");
+    match advice {
+        "MADV_WILLNEED" => format!(
+            "{}; or madvise(p + at, window, MADV_POPULATE_READ) of windows, which reads all and returns errors (Linux 5.14)",
+            piece(&format!("madvise(p + at, min({cap_bytes}, n - at), MADV_WILLNEED)"))
+        ),
+        "readahead" => piece(&format!("readahead(fd, offset + at, min({cap_bytes}, n - at))")),
+        _ => piece(&format!("posix_fadvise(fd, offset + at, min({cap_bytes}, n - at), POSIX_FADV_WILLNEED)")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenes::{healthy, only, worst};
+    use super::*;
+    use crate::doctor::evidence::AdviceSeen;
+
+    /// The healthy program asks for its file, 1 GiB, of which 8 MiB are read.
+    fn asking(spoil: impl FnOnce(&mut WillNeed)) -> Evidence {
+        let mut evidence = healthy();
+        let mut asked = WillNeed {
+            id: evidence.files[0].id,
+            path: "/data/table".to_owned(),
+            advice: "MADV_WILLNEED",
+            calls: 3,
+            longest_bytes: 1 << 30,
+            median_bytes: 4 << 20,
+            beyond_cap: 1,
+            read_ahead_kb: Some(128),
+            largest_request_kb: Some(8192),
+            size_bytes: Some(1 << 30),
+            cached_bytes: Some(8 << 20),
+        };
+        spoil(&mut asked);
+        evidence.advice = Some(AdviceSeen { will_need: vec![asked], ..AdviceSeen::default() });
+        evidence
+    }
+
+    #[test]
+    fn a_call_for_more_than_the_cap_is_found_with_the_cap() {
+        let found = only(&RULE, &asking(|_| ()));
+
+        assert_eq!(found.what, "WILLNEED asks for 1.00 GiB, the kernel reads only the first 8.00 MiB and says nothing");
+        assert_eq!(found.evidence[0], "1 of 3 calls ask for more than 8.00 MiB");
+        assert!(found.remedy.contains("at += 8388608) madvise(p + at"), "{}", found.remedy);
+        assert_eq!(found.severity, Severity::Warning);
+    }
+
+    #[test]
+    fn the_remedy_names_the_call_that_was_made() {
+        let remedy = |advice| only(&RULE, &asking(|asked| asked.advice = advice)).remedy;
+
+        assert!(remedy("POSIX_FADV_WILLNEED").contains("posix_fadvise(fd, offset + at"));
+        assert!(remedy("readahead").contains("readahead(fd, offset + at"));
+    }
+
+    #[test]
+    fn pieces_below_the_cap_and_devices_without_a_known_one_are_silent() {
+        assert!(look(&asking(|asked| asked.beyond_cap = 0)).is_empty());
+        assert!(look(&asking(|asked| asked.largest_request_kb = None)).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_is_cached_as_a_whole_is_silent_unless_its_faults_wait() {
+        let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
+        assert!(look(&evidence).is_empty());
+
+        evidence.files[0].waits = 5;
+        assert_eq!(look(&evidence).len(), 1);
+    }
+
+    #[test]
+    fn without_the_tracepoints_the_rule_is_silent() {
+        assert!(look(&healthy()).is_empty());
+    }
+
+    #[test]
+    fn a_file_of_which_one_byte_is_missing_is_not_there() {
+        assert_eq!(worst(&RULE, &asking(|asked| asked.cached_bytes = Some((1 << 30) - 1))), Some(Severity::Warning));
+        assert_eq!(worst(&RULE, &asking(|asked| asked.cached_bytes = None)), Some(Severity::Warning));
+    }
+
+    #[test]
+    fn the_figures_are_told_with_their_units() {
+        let found = only(&RULE, &asking(|_| ()));
+
+        assert_eq!(
+            found.evidence,
+            [
+                "1 of 3 calls ask for more than 8.00 MiB",
+                "longest 1.00 GiB, median 4.00 MiB (MADV_WILLNEED)",
+                "read_ahead_kb 128, largest request of the device 8192 KiB (max_sectors_kb)",
+                "cached at the end 8.00 MiB of 1.00 GiB"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_cap_is_the_larger_of_window_and_request() {
+        let found = only(&RULE, &asking(|asked| asked.read_ahead_kb = Some(16_384)));
+
+        assert!(found.what.contains("only the first 16.0 MiB"), "{}", found.what);
+        assert!(found.remedy.contains("at += 16777216) madvise(p + at, min(16777216, n - at)"), "{}", found.remedy);
+    }
+
+    #[test]
+    fn one_wait_in_another_file_says_nothing_of_a_cached_one() {
+        let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
+        let other = crate::doctor::evidence::MappedFile { waits: 1, ..Default::default() };
+        evidence.files.push(other);
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.files[0].waits = 1;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning));
+    }
+}

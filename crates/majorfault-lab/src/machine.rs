@@ -1,0 +1,259 @@
+//! The machine as far as it decides about files: kernel, processor, device, page cache, limits.
+
+use crate::record::Machine;
+use crate::scratch;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Looks at the machine, and at the file system and device under the first of `files`.
+pub fn look(files: &[PathBuf]) -> Machine {
+    let name = rustix::system::uname();
+    let cpuinfo = text("/proc/cpuinfo");
+    let device = files.first().and_then(|file| device(file));
+    let queue = |file: &str| device.as_ref().and_then(|device| fs::read_to_string(device.queue.join(file)).ok());
+    let number = |file: &str| queue(file).and_then(|text| text.trim().parse::<u64>().ok());
+    let meminfo = text("/proc/meminfo");
+    let kib = |key: &str| meminfo_kib(&meminfo, key) << 10;
+    Machine {
+        kernel: name.release().to_string_lossy().into_owned(),
+        architecture: name.machine().to_string_lossy().into_owned(),
+        cpu: field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        memory_bytes: kib("MemTotal"),
+        filesystem: files.first().map(|file| filesystem(file)).unwrap_or_default(),
+        device: device.as_ref().map(|device| device.name.clone()).unwrap_or_default(),
+        read_ahead_kb: number("read_ahead_kb"),
+        max_sectors_kb: number("max_sectors_kb"),
+        rotational: number("rotational").map(|flag| flag != 0),
+        thp: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")).to_owned(),
+        lru: lru(&text("/sys/kernel/mm/lru_gen/enabled")).to_owned(),
+        cgroup: cgroup(),
+        hypervisor: hypervisor(&cpuinfo),
+        in_memory: in_memory(files),
+        swap_bytes: [kib("SwapTotal") - kib("SwapFree"), kib("SwapTotal")],
+        remarks: remarks(),
+    }
+}
+
+/// Memory that can be had without swapping (MemAvailable).
+pub fn available_memory() -> majorfault::Bytes {
+    majorfault::Bytes(meminfo_kib(&text("/proc/meminfo"), "MemAvailable") << 10)
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The block device under a file, and the directory of its queue.
+struct Device {
+    name: String,
+    queue: PathBuf,
+}
+
+/// By the file's device number; a partition's queue is its disk's.
+fn device(file: &Path) -> Option<Device> {
+    let meta = fs::metadata(file).ok()?;
+    // A block device is itself what is read.
+    let number = if meta.rdev() != 0 { meta.rdev() } else { meta.dev() };
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    let dir = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let name = dir.file_name()?.to_string_lossy().into_owned();
+    let queue = [dir.join("queue"), dir.parent()?.join("queue")].into_iter().find(|queue| queue.exists())?;
+    Some(Device { name, queue })
+}
+
+/// Why what the files lie on is memory, or is kept in memory below the file system.
+fn in_memory(files: &[PathBuf]) -> Option<String> {
+    files.iter().find_map(|file| match scratch::in_memory(file) {
+        Some(name) => Some(format!("{} is on {name}", file.display())),
+        None => device(file).and_then(|device| kept_in_memory(&device.name, Path::new("/sys/block"))),
+    })
+}
+
+/// The same of a block device, by what `blocks` (/sys/block) says of it and of the devices below it.
+fn kept_in_memory(name: &str, blocks: &Path) -> Option<String> {
+    let dir = blocks.join(name);
+    if name.starts_with("ram") || name.starts_with("zram") {
+        return Some(format!("{name} is a disk of memory"));
+    }
+    if let Ok(backing) = fs::read_to_string(dir.join("loop/backing_file")) {
+        let (backing, is_direct) = (backing.trim(), text(dir.join("loop/dio")).trim() == "1");
+        return match scratch::in_memory(Path::new(backing)) {
+            Some(kind) => Some(format!("{name} is a loop device over {backing}, which is on {kind}")),
+            None if is_direct => None,
+            None => Some(format!(
+                "{name} is a loop device over {backing}, which it reads through the page cache; losetup --direct-io=on"
+            )),
+        };
+    }
+    let below = fs::read_dir(dir.join("slaves")).into_iter().flatten().flatten();
+    below.filter_map(|slave| slave.file_name().into_string().ok()).find_map(|slave| kept_in_memory(&slave, blocks))
+}
+
+/// Type of the file system under a file, from the mount whose device it has.
+fn filesystem(file: &Path) -> String {
+    let Ok(meta) = fs::metadata(file) else { return String::new() };
+    if meta.rdev() != 0 {
+        return "block device".to_owned();
+    }
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    mounted(&text("/proc/self/mountinfo"), &format!("{major}:{minor}")).unwrap_or("unknown").to_owned()
+}
+
+fn mounted<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
+    mounts.lines().find_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        (left.split(' ').nth(2)? == number).then(|| right.split(' ').next())?
+    })
+}
+
+/// The value of the first line `key : value`.
+fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+fn meminfo_kib(meminfo: &str, key: &str) -> u64 {
+    field(meminfo, key).and_then(|value| value.split(' ').next()?.parse().ok()).unwrap_or(0)
+}
+
+/// The word in brackets of `always [madvise] never`.
+fn chosen(text: &str) -> &str {
+    text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("absent", |(word, _)| word)
+}
+
+/// Bit 0 of lru_gen/enabled is the multi-generational LRU's main switch.
+fn lru(enabled: &str) -> &'static str {
+    let bits = u32::from_str_radix(enabled.trim().trim_start_matches("0x"), 16).unwrap_or(0);
+    if bits & 1 == 1 { "mglru" } else { "classic" }
+}
+
+fn cgroup() -> String {
+    match crate::place::version() {
+        Some(version) => version.to_owned(),
+        None => "none".to_owned(),
+    }
+}
+
+/// The hypervisor's name where it tells one; empty on bare metal.
+fn hypervisor(cpuinfo: &str) -> String {
+    let has_flag = field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
+    let named = ["/sys/hypervisor/type", "/sys/class/dmi/id/sys_vendor"].map(text);
+    let named = named.iter().map(|name| name.trim()).find(|name| !name.is_empty()).unwrap_or("unnamed");
+    if has_flag { named.to_owned() } else { String::new() }
+}
+
+/// What this process may do, as pairs of a name and its value.
+pub fn rights() -> Vec<(&'static str, String)> {
+    let status = text("/proc/self/status");
+    let seccomp = match field(&status, "Seccomp") {
+        Some("0") | None => "none",
+        Some("1") => "strict",
+        Some(_) => "filtered: some system calls may be refused (containers do that to io_uring)",
+    };
+    let mask = field(&status, "CapEff").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+    let held = CAPABILITIES.iter().filter(|(bit, _)| mask >> bit & 1 == 1).map(|(_, name)| *name);
+    let held = held.collect::<Vec<_>>().join(", ");
+    let paranoid = text("/proc/sys/kernel/perf_event_paranoid");
+    vec![
+        ("user", rustix::process::geteuid().as_raw().to_string()),
+        ("capabilities", if held.is_empty() { "none of those that help".to_owned() } else { held }),
+        ("seccomp", seccomp.to_owned()),
+        ("perf_event_paranoid", if paranoid.is_empty() { "absent".to_owned() } else { paranoid.trim().to_owned() }),
+        ("locked memory", locked_memory()),
+    ]
+}
+
+/// Capabilities that open facilities to this tool, by their bits (capabilities(7)).
+const CAPABILITIES: &[(u32, &str)] =
+    &[(14, "CAP_IPC_LOCK"), (21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
+fn locked_memory() -> String {
+    match rustix::process::getrlimit(rustix::process::Resource::Memlock).current {
+        Some(bytes) => majorfault::Bytes(bytes).rounded(),
+        None => "unlimited".to_owned(),
+    }
+}
+
+fn remarks() -> Vec<String> {
+    let mut remarks: Vec<String> = majorfault::observe::hidden_flushes().into_iter().collect();
+    if let Some(limit) = crate::place::inherited_limit() {
+        remarks.push(format!("started under a memory limit of {}", limit.rounded()));
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_in_force_is_the_word_in_brackets() {
+        assert_eq!(chosen("always [madvise] never\n"), "madvise");
+        assert_eq!(chosen(""), "absent");
+    }
+
+    #[test]
+    fn mglru_is_told_by_its_main_switch() {
+        assert_eq!(lru("0x0007\n"), "mglru");
+        assert_eq!(lru("0x0000\n"), "classic");
+        assert_eq!(lru(""), "classic");
+    }
+
+    #[test]
+    fn a_file_system_is_found_by_its_device_number() {
+        let mounts =
+            "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n30 22 0:26 / /dev/shm rw - tmpfs tmpfs rw\n";
+
+        assert_eq!(mounted(mounts, "254:0"), Some("ext4"));
+        assert_eq!(mounted(mounts, "0:26"), Some("tmpfs"));
+        assert_eq!(mounted(mounts, "1:1"), None);
+    }
+
+    /// A /sys/block with one device and its files.
+    fn blocks(name: &str, files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = dir.path().join(name).join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_disk_of_memory_is_seen_also_below_others() {
+        let mapped = blocks("dm-0", &[("slaves/zram0/dev", "252:0")]);
+        let on_shm = blocks("loop0", &[("loop/backing_file", "/dev/shm\n"), ("loop/dio", "1\n")]);
+
+        assert_eq!(kept_in_memory("ram0", Path::new("/none")).unwrap(), "ram0 is a disk of memory");
+        assert_eq!(kept_in_memory("dm-0", mapped.path()).unwrap(), "zram0 is a disk of memory");
+        assert!(kept_in_memory("loop0", on_shm.path()).unwrap().contains("/dev/shm, which is on tmpfs"));
+    }
+
+    #[test]
+    fn a_loop_device_over_a_disk_is_a_disk_only_with_direct_io() {
+        let device = |dio| blocks("loop0", &[("loop/backing_file", "/var/tmp\n"), ("loop/dio", dio)]);
+
+        let buffered = kept_in_memory("loop0", device("0\n").path());
+
+        assert!(buffered.unwrap().contains("reads through the page cache; losetup --direct-io=on"));
+        assert_eq!(kept_in_memory("loop0", device("1\n").path()), None);
+    }
+
+    #[test]
+    fn a_disk_is_a_disk() {
+        assert_eq!(kept_in_memory("vda", blocks("vda", &[("queue/rotational", "1")]).path()), None);
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let machine = look(&[PathBuf::from("/var/tmp")]);
+
+        assert!(!machine.kernel.is_empty() && machine.memory_bytes > 0 && machine.cpus > 0);
+        assert!(!machine.filesystem.is_empty());
+    }
+}

@@ -1,0 +1,94 @@
+//! A file that takes one record a line.
+
+use super::{Place, former};
+use crate::record::Record;
+use majorfault::{Error, Result};
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Whether a line is a record of ours, of whatever format.
+pub(super) fn is_one(line: &[u8]) -> bool {
+    let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
+    let is_ours = |tool: &str| former::renamed(tool).starts_with("majorfault ");
+    value["format"].is_u64() && value["tool"].as_str().is_some_and(is_ours)
+}
+
+/// A file that takes one record a line.
+#[derive(Debug)]
+pub struct Records {
+    file: File,
+    path: PathBuf,
+    /// What is there is none of ours, and goes with the first record.
+    replaces: bool,
+    /// We made it: it is removed again where no record comes.
+    is_made: bool,
+}
+
+impl Records {
+    /// Appends to `path`; where what is there is to be replaced, with the first record.
+    ///
+    /// Errors: Io.
+    pub(super) fn at(path: &Path, replaces: bool) -> Result<Records> {
+        let is_made = !path.exists();
+        let file = File::options().create(true).append(true).open(path).map_err(|error| unwritable(path, error))?;
+        Ok(Records { file, path: path.to_owned(), replaces, is_made })
+    }
+
+    /// The session's own file below the user's state directory.
+    ///
+    /// Errors: Io, with the directory that could not be made or written.
+    pub(super) fn of_session(session: &str) -> Result<Records> {
+        let dir = state_dir();
+        fs::create_dir_all(&dir).map_err(|error| unwritable(&dir, error))?;
+        let path = dir.join(format!("{session}.jsonl"));
+        let file =
+            File::options().create_new(true).append(true).open(&path).map_err(|error| unwritable(&path, error))?;
+        Ok(Records { file, path, replaces: false, is_made: true })
+    }
+
+    /// Adds one record as one line.
+    ///
+    /// Errors: Io (full disk).
+    pub fn add(&mut self, record: &Record) -> Result<()> {
+        let mut line =
+            serde_json::to_vec(record).map_err(|why| Error::Invalid(format!("a record cannot be written: {why}")))?;
+        line.push(b'\n');
+        if std::mem::take(&mut self.replaces) {
+            self.file.set_len(0).map_err(|error| unwritable(&self.path, error))?;
+        }
+        self.file.write_all(&line).map_err(|error| unwritable(&self.path, error))
+    }
+
+    /// Where they are.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn place(&self) -> Option<Place> {
+        self.file.metadata().ok().map(|meta| Place::of(&meta))
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        if self.is_made && self.file.metadata().is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn unwritable(path: &Path, error: std::io::Error) -> Error {
+    Error::io("keep the records", path, error)
+        .with_remedy("name a writable file with --records, or a writable directory with XDG_STATE_HOME")
+}
+
+/// `$XDG_STATE_HOME/majorfault/runs`, by default below ~/.local/state; for users without a home, a directory of their own
+/// below the temporary one.
+fn state_dir() -> PathBuf {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = || set("HOME").filter(|home| home.is_dir()).map(|home| home.join(".local/state"));
+    let user = rustix::process::geteuid().as_raw();
+    let homeless = || std::env::temp_dir().join(format!("majorfault-{user}"));
+    set("XDG_STATE_HOME").or_else(home).unwrap_or_else(homeless).join("majorfault/runs")
+}

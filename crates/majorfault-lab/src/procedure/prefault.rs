@@ -1,0 +1,160 @@
+//! A fresh file, prepared in one of many ways, then written through a mapping in small blocks (SOURCES S3).
+
+use super::memory_file::{self, Place};
+use super::{Procedure, Stage};
+use majorfault::params::{Given, Params, Value};
+use majorfault::sys::advice::{Advice, madvise};
+use majorfault::sys::fault::Guarded;
+use majorfault::sys::map::{Access, HUGE_PAGE, MapOptions, Mapping, Placement};
+use majorfault::{Bytes, Error, Result};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::File;
+
+pub(super) const PROCEDURE: Procedure = Procedure {
+    name: "prefault",
+    summary: "a fresh file prepared in one of many ways, then written through a mapping in blocks of 128 bytes",
+    needs: &[],
+    params: PrefaultParams::declared,
+    run,
+};
+
+majorfault::choices! {
+    /// How the file is prepared; the first eleven under the source's numbers.
+    pub enum How {
+        /// 01: mapped, nothing else.
+        Plain = "01-plain",
+        /// 02: blocks reserved by fallocate(2).
+        Fallocate = "02-fallocate",
+        /// 03: MAP_POPULATE.
+        Populate = "03-populate",
+        /// 04: MAP_POPULATE and MADV_WILLNEED.
+        PopulateWillneed = "04-populate+willneed",
+        /// 05: MAP_POPULATE and MADV_SEQUENTIAL.
+        PopulateSequential = "05-populate+sequential",
+        /// 06: fallocate and MAP_POPULATE.
+        FallocatePopulate = "06-fallocate+populate",
+        /// 07: fallocate, MAP_POPULATE and MADV_WILLNEED.
+        FallocatePopulateWillneed = "07-fallocate+populate+willneed",
+        /// 08: MADV_WILLNEED.
+        Willneed = "08-willneed",
+        /// 09: MADV_SEQUENTIAL.
+        Sequential = "09-sequential",
+        /// 10: every byte touched in a loop, then MADV_WILLNEED.
+        TouchWillneed = "10-touch+willneed",
+        /// 11: every byte touched in a loop.
+        Touch = "11-touch",
+        /// MADV_POPULATE_WRITE (Linux 5.14).
+        PopulateWrite = "populate-write",
+        /// The same from one thread for each processor, on its own part.
+        PopulateParallel = "populate-parallel",
+        /// fallocate, then MADV_POPULATE_WRITE from one thread for each processor.
+        FallocateParallel = "fallocate+populate-parallel",
+        /// MADV_POPULATE_WRITE, then MADV_COLLAPSE into huge pages (Linux 6.1).
+        Collapse = "populate-write+collapse",
+    }
+}
+
+majorfault::params! {
+    /// What is prepared, and how.
+    struct PrefaultParams {
+        /// How the file is prepared.
+        how: How = How::Plain,
+        /// Where it lies.
+        place: Place = Place::Tmpfs,
+        /// Its bytes; 256 MiB as published.
+        size: Bytes = Bytes::mib(256),
+    }
+}
+
+/// Bytes of one write of the visit, as published.
+const BLOCK: usize = 128;
+
+fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
+    let params = PrefaultParams::from_given(given)?;
+    let size = params.size.0 as usize;
+    if size == 0 || !size.is_multiple_of(HUGE_PAGE) {
+        return Err(Error::Invalid("size must be a multiple of 2m".to_owned()));
+    }
+    let file = memory_file::make(params.place, stage.dir())?;
+    file.set_len(size as u64).map_err(|error| Error::io("size the file", "ftruncate", error))?;
+    let map = stage.phase("prepare", || prepare(&file, size, params.how))?;
+    stage.phase("visit", || {
+        for at in (0..size).step_by(BLOCK) {
+            map.change(at, BLOCK, |bytes| bytes.fill(at as u8 | 1));
+        }
+        Ok(())
+    })?;
+    let wrong = (0..size).step_by(BLOCK).find(|at| map.bytes(*at, BLOCK).iter().any(|byte| *byte != *at as u8 | 1));
+    if let Some(at) = wrong.or(map.guard().gone()) {
+        let how = params.how.text();
+        return Err(Error::Invalid(format!("after {how} the byte at {at} is not what was written; is there room?")));
+    }
+    stage.accessed((size / BLOCK) as u64, size as u64);
+    stage.phase("close", || {
+        drop(map);
+        Ok(())
+    })
+}
+
+fn prepare(file: &File, size: usize, how: How) -> Result<Guarded> {
+    use How::*;
+    if matches!(how, Fallocate | FallocatePopulate | FallocatePopulateWillneed | FallocateParallel) {
+        fallocate(file, FallocateFlags::empty(), 0, size as u64)
+            .map_err(|error| Error::io(format!("reserve {size} bytes"), "fallocate", error))?;
+    }
+    let populate =
+        matches!(how, Populate | PopulateWillneed | PopulateSequential | FallocatePopulate | FallocatePopulateWillneed);
+    let options = MapOptions { access: Access::Write, placement: Placement::Anywhere, populate };
+    let map = Guarded::new(Mapping::new(file, 0, size, &options)?);
+    if matches!(how, Touch | TouchWillneed) {
+        (0..size).for_each(|at| map.change(at, 1, |byte| byte.fill(0)));
+    }
+    let whole = |advice| madvise(map.mapping(), 0, size, advice);
+    match how {
+        PopulateWillneed | FallocatePopulateWillneed | Willneed | TouchWillneed => whole(Advice::WillNeed)?,
+        PopulateSequential | Sequential => whole(Advice::Sequential)?,
+        PopulateWrite => whole(Advice::PopulateWrite)?,
+        PopulateParallel | FallocateParallel => populate_parallel(map.mapping(), size)?,
+        Collapse => {
+            whole(Advice::PopulateWrite)?;
+            whole(Advice::Collapse)?;
+        }
+        Plain | Fallocate | Populate | FallocatePopulate | Touch => {}
+    }
+    Ok(map)
+}
+
+fn populate_parallel(map: &Mapping, size: usize) -> Result<()> {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let part = size.div_ceil(count).next_multiple_of(HUGE_PAGE);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..size)
+            .step_by(part)
+            .map(|at| scope.spawn(move || madvise(map, at, part.min(size - at), Advice::PopulateWrite)))
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("a thread that panics ends the process"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::How;
+    use crate::procedure::tests::run;
+    use majorfault::params::Value;
+    use std::path::Path;
+
+    #[test]
+    fn every_way_ends_with_the_bytes_written() {
+        for how in How::ALL {
+            for place in ["tmpfs", "disk"] {
+                let given = format!("how={},place={place},size=4m", how.text());
+                match run("prefault", &given, Path::new("/var/tmp")) {
+                    Ok((phases, _)) => assert_eq!(phases, ["prepare", "visit", "close"], "{given}"),
+                    // Huge pages of a file need a file system, a setting, and memory for them.
+                    Err(error) if *how == How::Collapse => eprintln!("SKIPPED every_way {given}: {error}"),
+                    Err(error) => panic!("{given}: {error}"),
+                }
+            }
+        }
+    }
+}

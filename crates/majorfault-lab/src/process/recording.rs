@@ -1,0 +1,157 @@
+//! Recording the faults of a process as a trace.
+
+use super::faults::{Faults, FileFault, Happened};
+use super::files;
+use majorfault::observe::places::{FileId, Places};
+use majorfault::trace::{Run, Writer};
+use majorfault::{Extent, Result};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Pause between two looks. The rings hold 6500 faults.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Extents that a trace may have, less than what a replay refuses.
+const MOST: u64 = 60_000_000;
+
+/// Smallest unit that is mapped.
+const PAGE: u64 = 4096;
+
+/// What is recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Until when; none is as long as the program runs.
+    pub length: Option<Duration>,
+    /// Whether files that hold code are recorded, too.
+    pub code: bool,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// How long it took.
+    pub length: Duration,
+    /// Whether the program ended.
+    pub ended: bool,
+    /// Faults that did not fit, so that the trace has gaps.
+    pub lost: u64,
+    /// Whether the trace is full and recording ended there.
+    pub is_full: bool,
+    /// By file, those with most accesses first.
+    pub files: Vec<RecordedFile>,
+}
+
+/// What was recorded of a file.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedFile {
+    /// Its path.
+    pub path: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Accesses, and threads that made them.
+    pub accesses: u64,
+    /// See above.
+    pub threads: usize,
+}
+
+/// Records `pid` and what it starts into a trace at `path`, until it ends, the time is over or `stop` is raised.
+///
+/// Errors: as [`Faults::of`]; Io (the trace cannot be written).
+pub fn record(pid: u32, path: &Path, options: Options, stop: &AtomicBool) -> Result<Recorded> {
+    let mut faults = Faults::of(pid)?;
+    let mut tape =
+        Tape { writer: Writer::create(path)?, files: HashMap::new(), runs: HashMap::new(), code: options.code };
+    let began = Instant::now();
+    let mut recorded = Recorded::default();
+    while !stop.load(Ordering::Relaxed) && options.length.is_none_or(|length| began.elapsed() < length) {
+        std::thread::sleep(PAUSE);
+        faults.read(|happened, places| tape.take(happened, places));
+        tape.writer.check()?;
+        recorded.is_full = tape.accesses() > MOST;
+        recorded.ended = faults.has_ended();
+        if recorded.ended || recorded.is_full {
+            break;
+        }
+    }
+    faults.read(|happened, places| tape.take(happened, places));
+    recorded.length = began.elapsed();
+    recorded.lost = faults.lost();
+    recorded.files = tape.finish()?;
+    Ok(recorded)
+}
+
+struct Tape {
+    writer: Writer,
+    /// None where a file is left out.
+    files: HashMap<FileId, Option<(usize, RecordedFile)>>,
+    /// What each thread is doing in each file.
+    runs: HashMap<(u32, FileId), Run>,
+    code: bool,
+}
+
+impl Tape {
+    fn take(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
+        let Happened::Fault(fault) = happened else { return };
+        let FileFault { thread, file, offset, .. } = fault;
+        let (writer, code) = (&mut self.writer, self.code);
+        let entry = self.files.entry(file).or_insert_with(|| known(writer, &fault, places, code));
+        let Some((number, known)) = entry else { return };
+        known.accesses += 1;
+        let extent = Extent { offset: offset / PAGE * PAGE, length: PAGE as usize };
+        let Some(run) = self.runs.get_mut(&(thread, file)) else {
+            known.threads += 1;
+            self.runs.insert((thread, file), Run::of(extent));
+            return;
+        };
+        if !run.takes(extent) {
+            self.writer.run(*number, thread, std::mem::replace(run, Run::of(extent)));
+        }
+    }
+
+    fn accesses(&self) -> u64 {
+        self.files.values().flatten().map(|(_, file)| file.accesses).sum()
+    }
+
+    fn finish(mut self) -> Result<Vec<RecordedFile>> {
+        for ((thread, file), run) in self.runs.drain() {
+            if let Some(Some((number, _))) = self.files.get(&file) {
+                self.writer.run(*number, thread, run);
+            }
+        }
+        self.writer.finish()?;
+        let mut files: Vec<RecordedFile> = self.files.into_values().flatten().map(|(_, file)| file).collect();
+        files.sort_by_key(|file| std::cmp::Reverse(file.accesses));
+        Ok(files)
+    }
+}
+
+/// Whether a file is a program or a library.
+fn is_code(file: &File) -> bool {
+    let mut begin = [0; 4];
+    file.read_exact_at(&mut begin, 0).is_ok() && begin == *b"\x7fELF"
+}
+
+/// Names a file in the trace, unless it is left out.
+fn known(
+    writer: &mut Writer,
+    fault: &FileFault,
+    places: &HashMap<u32, Places>,
+    code: bool,
+) -> Option<(usize, RecordedFile)> {
+    let places = places.get(&fault.process)?;
+    let of_file = |vma: &&majorfault::proc::maps::Vma| vma.device == fault.file.device && vma.inode == fault.file.inode;
+    let path = places.path(fault.file).unwrap_or_default().to_owned();
+    // Gone, or not to be opened by us: as long as the mappings reach.
+    let reach = || places.mappings().iter().filter(of_file).map(|vma| vma.offset + vma.length()).max();
+    let opened = files::open(fault.process, &path, fault.file);
+    if !code && opened.as_ref().is_some_and(is_code) {
+        return None;
+    }
+    let bytes = opened.and_then(|file| file.metadata().ok()).map(|meta| meta.len()).or_else(reach)?;
+    let number = writer.file(Some(path.as_str()).filter(|path| !path.is_empty()), bytes);
+    Some((number, RecordedFile { path, bytes, ..RecordedFile::default() }))
+}

@@ -1,0 +1,566 @@
+//! Proving a finding: the accesses that the doctor saw are replayed, as the program reaches its file now and as the remedy
+//! would, in turns, cold, within the program's memory limit.
+
+use crate::doctor::Finding;
+use crate::doctor::evidence::{Evidence, MappedFile};
+use crate::doctor::gain;
+use crate::lineup;
+use crate::machine;
+use crate::process::files;
+use crate::record::{Outcome, Record};
+use crate::run;
+use crate::scratch::{self, Scratch, Wanted};
+use crate::session::{self, Comparison};
+use crate::stats;
+use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
+use majorfault::observe::pattern::Pattern;
+use majorfault::sys::cache::{self, FileAdvice};
+use majorfault::trace::{Run, Writer};
+use majorfault::{Bytes, Error, Extent, Result};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// Runs of each arm: as many as an interval needs to cover 95 %.
+const RUNS: u32 = stats::LEAST as u32;
+
+/// A run ends after this time.
+const LONGEST_NS: u64 = 10_000_000_000;
+
+/// Accesses below which a replay says nothing.
+const FEWEST: usize = 64;
+
+/// Pages of the file that may stay cached, of a hundred.
+const STAYS: u64 = 2;
+
+/// A file is made in place of one that does not leave the cache, up to this length.
+const LARGEST_MADE: u64 = 4 << 30;
+
+const PAGE: u64 = 4096;
+
+/// What a replay showed.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The finding's rule.
+    pub rule: &'static str,
+    /// The finding's file.
+    pub scope: String,
+    /// How the file is reached now, and with the remedy.
+    pub arms: [&'static str; 2],
+    /// What was measured, or why nothing was.
+    pub result: std::result::Result<Gain, String>,
+}
+
+/// The gain by the remedy.
+#[derive(Clone, Debug)]
+pub struct Gain {
+    /// Accesses replayed in each run.
+    pub accesses: u64,
+    /// Whether it was on a made file, because the program holds its own in the cache.
+    pub is_made: bool,
+    /// Memory limit of the runs.
+    pub memory_bytes: Option<u64>,
+    /// Accesses a second, medians.
+    pub rates: [f64; 2],
+    /// How many times as fast the remedy's accesses were.
+    pub ratio: stats::Comparison,
+    /// What is wrong with some of the runs, where something is: mostly that the program itself goes on beside them.
+    pub doubt: Option<String>,
+    /// Share of the threads' time that the program waited in faults of the file.
+    pub waiting: f64,
+}
+
+impl Gain {
+    /// What the program as a whole could gain at most, were there no waiting left.
+    pub fn predicted(&self) -> f64 {
+        1.0 / (1.0 - self.waiting)
+    }
+
+    /// Whether the remedy's accesses were slower, as far as the runs can tell.
+    pub fn is_loss(&self) -> bool {
+        self.ratio.ratio.interval.is_some_and(|[_, high]| high < 1.0)
+    }
+
+    /// What it would gain where its waiting shrinks as in the replay.
+    pub fn measured(&self) -> f64 {
+        1.0 / (1.0 - self.waiting + self.waiting / self.ratio.ratio.median.max(1e-3))
+    }
+}
+
+/// How the file is reached now, and how with the remedy, where accesses can show it.
+fn arms(rule: &str, file: &MappedFile) -> Option<[&'static str; 2]> {
+    let random = file.any(|deep| deep.random);
+    let now = if random { "mmap:advice=random" } else { "mmap" };
+    let order = file.order.map_or(Pattern::Unknown, |order| order.pattern);
+    match (rule, order) {
+        ("fault_stall", Pattern::Sequential | Pattern::Backward) => Some([now, "mmap:policy=window"]),
+        ("fault_stall", Pattern::Strided(_) | Pattern::Interleaved { .. }) => Some([now, "mmap:policy=learned"]),
+        ("fault_stall" | "thrash", _) => Some([now, "uring:depth=32"]),
+        ("read_ahead_flood", _) => Some(["mmap", "mmap:advice=random"]),
+        ("random_scan" | "random_recency", _) => Some(["mmap:advice=random", "mmap"]),
+        _ => None,
+    }
+}
+
+/// Replays what was seen for each finding that accesses can show.
+///
+/// The files' pages are dropped from the cache, as far as the program does not hold them. What goes wrong is told in the
+/// proof: the findings stand without it.
+pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Vec<Proof> {
+    let mut proofs: Vec<Proof> = Vec::new();
+    for finding in findings {
+        let Some(file) = gain::file(evidence, finding) else { continue };
+        let Some(arms) = arms(finding.rule, file) else { continue };
+        if proofs.iter().any(|proof| proof.scope == file.path && proof.arms == arms) {
+            continue;
+        }
+        let result = replay(evidence, file, arms, stop).unwrap_or_else(|error| Err(error.to_string()));
+        proofs.push(Proof { rule: finding.rule, scope: file.path.clone(), arms, result });
+    }
+    proofs
+}
+
+fn replay(
+    evidence: &Evidence,
+    file: &MappedFile,
+    arms: [&'static str; 2],
+    stop: &AtomicBool,
+) -> Result<std::result::Result<Gain, String>> {
+    let Some(length) = file.size_bytes.filter(|_| !file.deleted) else {
+        return Ok(Err("the file has no name any more, or cannot be opened".to_owned()));
+    };
+    let Some(path) = files::reached(evidence.target.pid, &file.path, file.id) else {
+        return Ok(Err("another file has this name now, or the program that sees it has ended".to_owned()));
+    };
+    if file.latest.len() < FEWEST {
+        return Ok(Err(format!("{} accesses were seen; {FEWEST} are needed", file.latest.len())));
+    }
+    let dir = scratch::directory(None, Bytes::mib(64))?;
+    let trace = dir.join(format!(".majorfault-{}.flt", std::process::id()));
+    let trace = Kept(trace);
+    let threads = write(&trace.0, file, length)?;
+    let (data, made) = match is_droppable(&path, length) {
+        Ok(true) => (of(vec![path], length, None), None),
+        Ok(false) if length <= LARGEST_MADE => {
+            let wanted = Wanted { size: Bytes(length / PAGE * PAGE), files: 1, stripe: Bytes::mib(1), seed: 1 };
+            let made = Scratch::make(&scratch::directory(None, Bytes(length))?, &wanted, stop, |_| ())?;
+            (of(made.paths(), length / PAGE * PAGE, Some(1)), Some(made))
+        }
+        Ok(false) => {
+            return Ok(Err("the program holds the file in the cache, and it is too long for a copy".to_owned()));
+        }
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    let trial = Trial {
+        data,
+        workload: Choice {
+            name: "trace".to_owned(),
+            given: BTreeMap::from([("file".to_owned(), trace.0.display().to_string())]),
+        },
+        direction: Direction::Read,
+        arm: lineup::arm(arms[0], 32)?,
+        block_bytes: PAGE,
+        threads,
+        iodepth: 32,
+        limits: Limits { runtime_ns: Some(LONGEST_NS), accesses: None, time_based: false },
+        memory_bytes: evidence.group.as_ref().and_then(|group| group.limit_bytes),
+        cache: CacheState::Cold,
+        seed: 1,
+        interval_ns: 250_000_000,
+        repetition: 0,
+    };
+    let both: Vec<Arm> = arms.iter().map(|arm| lineup::arm(arm, 32)).collect::<Result<_>>()?;
+    let session = run::Session { name: session::name(), machine: machine::look(&trial.data.files), stop };
+    let comparison = Comparison { trial: trial.clone(), arms: both.clone(), repetitions: RUNS };
+    let records = session::interleave(&comparison, &session, |_| Ok(()))?;
+    let (rates, ratio) = match rates(&records, &both) {
+        Ok(measured) => measured,
+        Err(why) => return Ok(Err(why)),
+    };
+    Ok(Ok(Gain {
+        accesses: file.latest.len() as u64,
+        is_made: made.is_some(),
+        memory_bytes: trial.memory_bytes,
+        rates,
+        ratio,
+        doubt: records.iter().find_map(|record| record.spoiled().next().map(str::to_owned)),
+        waiting: gain::waiting(evidence, file),
+    }))
+}
+
+/// Accesses a second of both arms, and how many times as fast the second was; or why that cannot be told.
+fn rates(records: &[Record], arms: &[Arm]) -> std::result::Result<([f64; 2], stats::Comparison), String> {
+    let of = |arm: &Arm| -> Vec<f64> {
+        records.iter().filter(|record| record.trial.arm == *arm).filter_map(per_second).collect()
+    };
+    let [now, then] = [of(&arms[0]), of(&arms[1])];
+    let pairs: Vec<(f64, f64)> = then.iter().copied().zip(now.iter().copied()).collect();
+    let measured = (stats::median(&now), stats::median(&then), stats::compare(&pairs));
+    let (Some(now), Some(then), Some(ratio)) = measured else {
+        let reason = records.iter().find_map(|record| match &record.outcome {
+            Outcome::Failed(why) => Some(why.clone()),
+            Outcome::Missing(missing) => Some(missing.reason.clone()),
+            _ => None,
+        });
+        return Err(reason.unwrap_or_else(|| "it was stopped".to_owned()));
+    };
+    Ok(([now, then], ratio))
+}
+
+fn per_second(record: &Record) -> Option<f64> {
+    let wall_ns: u64 = record.phases.iter().map(|phase| phase.wall_ns).sum();
+    (wall_ns > 0).then(|| record.accesses() as f64 * 1e9 / wall_ns as f64)
+}
+
+fn of(files: Vec<PathBuf>, size_bytes: u64, content_seed: Option<u64>) -> Data {
+    Data { files, offset_bytes: 0, size_bytes, stripe_bytes: 1 << 20, content_seed }
+}
+
+/// A file of ours that is gone afterwards.
+struct Kept(PathBuf);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes the latest faults as a trace; gives the number of threads.
+fn write(path: &Path, file: &MappedFile, length: u64) -> Result<u32> {
+    let mut writer = Writer::create(path)?;
+    let number = writer.file(Some(&file.path), length);
+    let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
+    for access in &file.latest {
+        let extent = Extent { offset: access.offset / PAGE * PAGE, length: PAGE as usize };
+        match runs.get_mut(&access.thread) {
+            None => {
+                runs.insert(access.thread, Run::of(extent));
+            }
+            Some(run) => {
+                if !run.takes(extent) {
+                    writer.run(number, access.thread, std::mem::replace(run, Run::of(extent)));
+                }
+            }
+        }
+    }
+    let threads = runs.len().clamp(1, 64) as u32;
+    for (thread, run) in runs {
+        writer.run(number, thread, run);
+    }
+    writer.finish()?;
+    Ok(threads)
+}
+
+/// Whether the file leaves the page cache when it is asked to.
+fn is_droppable(path: &Path, length: u64) -> Result<bool> {
+    let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
+    cache::fadvise(&file, 0, 0, FileAdvice::DontNeed)?;
+    Ok(cache::resident(&file, 0, length)?.0 * 100 <= length * STAYS)
+}
+
+/// The proofs for JSON.
+pub fn document(proofs: &[Proof]) -> Value {
+    let one = |proof: &Proof| {
+        let gain = proof.result.as_ref().ok().map(|gain| {
+            json!({
+                "accesses": gain.accesses,
+                "made_file": gain.is_made,
+                "memory_bytes": gain.memory_bytes,
+                "accesses_per_second": gain.rates,
+                "ratio": gain.ratio.ratio.median,
+                "ratio_interval": gain.ratio.ratio.interval,
+                "doubt": gain.doubt,
+                "waiting_share": gain.waiting,
+                "predicted_at_most": gain.predicted(),
+                "measured": gain.measured(),
+            })
+        });
+        json!({
+            "rule": proof.rule,
+            "scope": proof.scope,
+            "now": proof.arms[0],
+            "remedy": proof.arms[1],
+            "gain": gain,
+            "not_proved": proof.result.as_ref().err(),
+        })
+    };
+    proofs.iter().map(one).collect()
+}
+
+/// The proofs in words, a paragraph each.
+pub fn sentences(proofs: &[Proof]) -> Vec<String> {
+    let one = |proof: &Proof| {
+        let Proof { rule, scope, arms: [now, then], result } = proof;
+        match result {
+            Err(why) => format!("{rule}: {scope}: not proved: {why}"),
+            Ok(gain) => {
+                let interval =
+                    gain.ratio.ratio.interval.map_or(String::new(), |[low, high]| format!(" [{low:.1}–{high:.1}]"));
+                let place =
+                    gain.memory_bytes.map_or(String::new(), |bytes| format!(" within {}", Bytes(bytes).rounded()));
+                let doubt = gain.doubt.as_ref().map_or(String::new(), |doubt| format!(" (in doubt: {doubt})"));
+                let loss = if gain.is_loss() { ", so the remedy makes it worse" } else { "" };
+                let on = if gain.is_made { " on a file made for it" } else { "" };
+                format!(
+                    "{rule}: {scope}: {} accesses replayed cold{place}{on}: {now} {:.0}/s, {then} {:.0}/s: {:.1} x{interval}{loss}{doubt}. \
+                     The program waits for {:.0} % of its time, so it gains {:.1} x at most (predicted), and {:.1} x by \
+                     this measurement",
+                    gain.accesses,
+                    gain.rates[0],
+                    gain.rates[1],
+                    gain.ratio.ratio.median,
+                    gain.waiting * 100.0,
+                    gain.predicted(),
+                    gain.measured()
+                )
+            }
+        }
+    };
+    proofs.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Estimate;
+
+    use crate::doctor::Severity;
+    use crate::doctor::evidence::{Deep, FileMapping, Group, Target};
+    use majorfault::observe::pattern::{Access, Recognised};
+    use majorfault::observe::places::FileId;
+    use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
+
+    fn gain(median: f64, interval: [f64; 2], waiting: f64) -> Gain {
+        let ratio = Estimate { median, interval: Some(interval), coverage: 0.97, samples: 6 };
+        let ratio = stats::Comparison { ratio, detectable: Some(0.1) };
+        let rates = [1000.0, 1000.0 * median];
+        Gain { accesses: 100, is_made: false, memory_bytes: None, rates, ratio, doubt: None, waiting }
+    }
+
+    fn sentence(result: std::result::Result<Gain, String>) -> String {
+        let proof = Proof { rule: "fault_stall", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
+        sentences(&[proof]).remove(0)
+    }
+
+    fn in_order(pattern: Pattern) -> MappedFile {
+        let order = Recognised { pattern, confidence: 0.9, threads: 1, repeats: 0 };
+        MappedFile { order: Some(order), ..MappedFile::default() }
+    }
+
+    #[test]
+    fn a_gain_of_the_accesses_is_told_as_one_of_the_program() {
+        let gain = gain(4.0, [3.5, 4.5], 0.75);
+
+        assert!((gain.predicted() - 4.0).abs() < 1e-9);
+        assert!((gain.measured() - 1.0 / (0.25 + 0.1875)).abs() < 1e-9);
+        assert_eq!(
+            sentence(Ok(gain)),
+            "fault_stall: /x: 100 accesses replayed cold: mmap 1000/s, uring 4000/s: 4.0 x [3.5–4.5]. The program waits for \
+             75 % of its time, so it gains 4.0 x at most (predicted), and 2.3 x by this measurement"
+        );
+    }
+
+    #[test]
+    fn a_remedy_that_makes_it_worse_is_told() {
+        let loss = gain(0.5, [0.4, 0.6], 0.5);
+
+        assert!(loss.is_loss() && (loss.measured() - 1.0 / 1.5).abs() < 1e-9);
+        let said = sentence(Ok(loss));
+        assert!(said.contains("mmap 1000/s, uring 500/s: 0.5 x [0.4–0.6], so the remedy makes it worse."), "{said}");
+        assert!(said.ends_with("and 0.7 x by this measurement"), "{said}");
+    }
+
+    #[test]
+    fn the_ratio_is_of_the_remedys_rate_over_the_rate_now() {
+        use crate::report::synthetic::Run as Ran;
+        let ran = |arm, accesses| Ran::of(arm).accesses(accesses).phases_ms(250, 500, 250).record();
+        // In turns: other figures each time, of which the middle ones are told.
+        let records = [("mmap", 90), ("pread", 180), ("pread", 400), ("mmap", 100), ("mmap", 300), ("pread", 200)]
+            .map(|(arm, accesses)| ran(arm, accesses));
+        let arms = [records[0].trial.arm.clone(), records[1].trial.arm.clone()];
+
+        let (rates, ratio) = super::rates(&records, &arms).unwrap();
+
+        assert_eq!(rates, [100.0, 200.0]);
+        assert!((ratio.ratio.median - 2.0).abs() < 1e-9 && ratio.ratio.samples == 3, "{ratio:?}");
+    }
+
+    #[test]
+    fn where_an_arm_has_no_runs_the_reason_is_told() {
+        use crate::report::synthetic::Run as Ran;
+        let good = Ran::of("mmap").record();
+        let failed = Ran::of("pread").failed("SIGBUS").record();
+        let missing = Ran::of("pread").missing("io_uring", "not permitted", "").record();
+        let why = |other: &Record| {
+            let arms = [good.trial.arm.clone(), other.trial.arm.clone()];
+            super::rates(&[good.clone(), other.clone()], &arms).unwrap_err()
+        };
+
+        assert_eq!((why(&failed).as_str(), why(&missing).as_str()), ("SIGBUS", "not permitted"));
+        assert_eq!(super::rates(&[], &[good.trial.arm.clone(), failed.trial.arm]).unwrap_err(), "it was stopped");
+    }
+
+    #[test]
+    fn runs_that_may_be_alike_are_no_loss() {
+        for interval in [[0.5, 1.0], [0.9, 1.1], [1.1, 1.2]] {
+            let said = sentence(Ok(gain(0.95, interval, 0.5)));
+            assert!(!said.contains("worse"), "{said}");
+        }
+        let mut single = gain(0.5, [0.4, 0.6], 0.5);
+        single.ratio.ratio.interval = None;
+        assert!(!single.is_loss());
+    }
+
+    #[test]
+    fn a_remedy_that_never_ends_a_wait_has_a_gain_above_zero() {
+        assert!((gain(0.0, [0.0, 0.0], 0.5).measured() - 1.0 / 500.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_sentence_names_the_limit_the_made_file_and_the_doubt() {
+        let mut gain = gain(4.0, [3.5, 4.5], 0.75);
+        (gain.is_made, gain.memory_bytes) = (true, Some(64 << 20));
+        gain.doubt = Some("others ran".to_owned());
+
+        let said = sentence(Ok(gain));
+
+        assert!(said.contains("replayed cold within 64.0 MiB on a file made for it: mmap"), "{said}");
+        assert!(said.contains("4.0 x [3.5–4.5] (in doubt: others ran). The"), "{said}");
+    }
+
+    #[test]
+    fn what_was_not_proved_is_told_with_its_reason() {
+        assert_eq!(sentence(Err("it is gone".to_owned())), "fault_stall: /x: not proved: it is gone");
+    }
+
+    #[test]
+    fn the_document_has_the_gain_or_the_reason() {
+        let proof = |result| Proof { rule: "thrash", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
+
+        let told = document(&[proof(Ok(gain(0.5, [0.4, 0.6], 0.5))), proof(Err("gone".to_owned()))]);
+
+        let gain = &told[0]["gain"];
+        assert_eq!((&gain["ratio"], &gain["waiting_share"]), (&json!(0.5), &json!(0.5)));
+        assert_eq!((&gain["predicted_at_most"], &gain["measured"]), (&json!(2.0), &json!(1.0 / 1.5)));
+        assert_eq!(gain["accesses_per_second"], json!([1000.0, 500.0]));
+        assert_eq!((&told[0]["now"], &told[0]["remedy"]), (&json!("mmap"), &json!("uring")));
+        assert_eq!((&told[1]["gain"], &told[1]["not_proved"]), (&Value::Null, &json!("gone")));
+    }
+
+    #[test]
+    fn each_rule_is_replayed_as_its_remedy_says() {
+        let of = |rule, pattern| arms(rule, &in_order(pattern));
+        let strides = [Pattern::Strided(4096), Pattern::Interleaved { streams: 2, stride: 4096 }];
+
+        for scan in [Pattern::Sequential, Pattern::Backward] {
+            assert_eq!(of("fault_stall", scan), Some(["mmap", "mmap:policy=window"]));
+        }
+        for stride in strides {
+            assert_eq!(of("fault_stall", stride), Some(["mmap", "mmap:policy=learned"]));
+        }
+        assert_eq!(of("fault_stall", Pattern::Random), Some(["mmap", "uring:depth=32"]));
+        assert_eq!(of("thrash", Pattern::Sequential), Some(["mmap", "uring:depth=32"]));
+        assert_eq!(of("read_ahead_flood", Pattern::Random), Some(["mmap", "mmap:advice=random"]));
+        assert_eq!(of("random_scan", Pattern::Sequential), Some(["mmap:advice=random", "mmap"]));
+        assert_eq!(of("random_recency", Pattern::Random), Some(["mmap:advice=random", "mmap"]));
+        assert_eq!(of("map_count", Pattern::Random), None);
+    }
+
+    #[test]
+    fn advice_in_force_is_replayed() {
+        let mut file = in_order(Pattern::Random);
+        let deep = Some(Deep { random: true, ..Deep::default() });
+        file.mappings = vec![FileMapping { deep, ..FileMapping::default() }];
+
+        assert_eq!(arms("fault_stall", &file), Some(["mmap:advice=random", "uring:depth=32"]));
+    }
+
+    /// A program (ourselves) that has touched a file so often, and the rules that found something.
+    fn seen(accesses: usize, deleted: bool, rules: &[&'static str]) -> Vec<Proof> {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        file.as_file().set_len(1 << 20).unwrap();
+        let (path, inode) = (file.path().display().to_string(), file.as_file().metadata().unwrap().ino());
+        let mapped = MappedFile {
+            id: FileId { device: (0, 0), inode },
+            path: path.clone(),
+            deleted,
+            size_bytes: Some(1 << 20),
+            latest: vec![Access { thread: 1, offset: 0 }; accesses],
+            ..in_order(Pattern::Random)
+        };
+        let evidence = Evidence {
+            target: Target { pid: std::process::id(), ..Target::default() },
+            watched: Duration::from_secs(1),
+            files: vec![mapped],
+            group: Some(Group::default()),
+            ..Evidence::default()
+        };
+        let finding = |rule: &&'static str| Finding {
+            rule,
+            severity: Severity::Warning,
+            scope: path.clone(),
+            what: String::new(),
+            evidence: Vec::new(),
+            remedy: String::new(),
+            proof: String::new(),
+        };
+        let findings: Vec<Finding> = rules.iter().map(finding).collect();
+        prove(&evidence, &findings, &AtomicBool::new(true))
+    }
+
+    #[test]
+    fn fewer_than_64_accesses_prove_nothing() {
+        let proofs = seen(63, false, &["fault_stall"]);
+        assert_eq!(proofs[0].result.as_ref().unwrap_err(), "63 accesses were seen; 64 are needed");
+
+        let proofs = seen(64, false, &["fault_stall"]);
+        assert_eq!(proofs[0].result.as_ref().unwrap_err(), "it was stopped");
+    }
+
+    #[test]
+    fn a_file_without_a_name_cannot_be_replayed() {
+        let proofs = seen(64, true, &["fault_stall"]);
+
+        assert_eq!(proofs[0].result.as_ref().unwrap_err(), "the file has no name any more, or cannot be opened");
+    }
+
+    #[test]
+    fn the_same_replay_is_made_once_and_rules_without_one_are_passed_over() {
+        let proofs = seen(1, false, &["fault_stall", "map_count", "read_ahead_flood", "fault_stall"]);
+
+        let rules: Vec<&str> = proofs.iter().map(|proof| proof.rule).collect();
+        assert_eq!(rules, ["fault_stall", "read_ahead_flood"]);
+    }
+
+    #[test]
+    fn the_latest_faults_become_a_trace_by_thread_in_whole_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.flt");
+        let latest = [(1, 4097), (2, 0), (1, 8200), (1, 40_960), (2, 12_288)];
+        let latest = latest.map(|(thread, offset)| Access { thread, offset }).to_vec();
+        let file = MappedFile { path: "/x".to_owned(), latest, ..MappedFile::default() };
+
+        let threads = write(&path, &file, 1 << 20).unwrap();
+
+        let trace = majorfault::trace::Trace::read(&path).unwrap();
+        assert_eq!(threads, 2);
+        assert_eq!((trace.files[0].path.as_deref(), trace.files[0].length), (Some("/x"), 1 << 20));
+        let extents = trace.files[0].extents();
+        let offsets = |thread: usize| extents[thread].iter().map(|extent| extent.offset).collect::<Vec<_>>();
+        assert_eq!((offsets(0), offsets(1)), (vec![4096, 8192, 40_960], vec![0, 12_288]));
+        assert!(extents.concat().iter().all(|extent| extent.length == 4096));
+    }
+
+    #[test]
+    fn a_file_that_was_written_back_leaves_the_cache() {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        std::fs::write(file.path(), vec![1; 1 << 20]).unwrap();
+        file.as_file().sync_all().unwrap();
+
+        assert!(is_droppable(file.path(), 1 << 20).unwrap());
+        assert!(is_droppable(Path::new("/no such file"), 1).unwrap_err().to_string().contains("/no such file"));
+    }
+}

@@ -1,0 +1,163 @@
+//! The conditions under which a group was measured, as pairs of a name and its value, for tables of any form.
+
+use super::{Group, words};
+use crate::trial::{Arm, Direction, Trial};
+use majorfault::{Bytes, Nanos};
+
+/// Machine, kernel, device and the settings that decide, in the order they are shown.
+pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
+    let machine = group.machine;
+    let known = |value: Option<u64>| value.map_or_else(|| words::UNKNOWN.to_owned(), |value| value.to_string());
+    let guest =
+        if machine.hypervisor.is_empty() { String::new() } else { format!(", guest of {}", machine.hypervisor) };
+    let disk = match machine.rotational {
+        Some(true) => ", rotating",
+        Some(false) => ", not rotating",
+        None => "",
+    };
+    vec![
+        (
+            "machine",
+            format!("{} x {}, {} memory{guest}", machine.cpus, machine.cpu, words::bytes(machine.memory_bytes as f64)),
+        ),
+        ("kernel", format!("{} {}", machine.kernel, machine.architecture)),
+        ("pages", format!("thp={}, lru={}", machine.thp, machine.lru)),
+        ("file system", format!("{} on {}{disk}", machine.filesystem, device(&machine.device))),
+        ("read_ahead_kb", known(machine.read_ahead_kb)),
+        ("max_sectors_kb", known(machine.max_sectors_kb)),
+        ("memory limit", limit(group.trial)),
+        ("cgroup", machine.cgroup.clone()),
+        (
+            "swap",
+            format!(
+                "{} of {} used",
+                words::bytes(machine.swap_bytes[0] as f64),
+                words::bytes(machine.swap_bytes[1] as f64)
+            ),
+        ),
+    ]
+}
+
+/// What was done, as fio's names where it has them.
+pub fn workload(group: &Group<'_>) -> Vec<(&'static str, String)> {
+    let trial = group.trial;
+    let direction = if trial.direction == Direction::Write { "write" } else { "read" };
+    vec![
+        ("workload", format!("{} {direction}", trial.workload)),
+        ("bs", Bytes(trial.block_bytes).to_string()),
+        ("size", format!("{} in {}", words::bytes(trial.data.size_bytes as f64), files(trial.data.files.len()))),
+        ("cache", trial.cache.to_string()),
+        ("threads", trial.threads.to_string()),
+        ("iodepth", trial.iodepth.to_string()),
+        ("ends", ends(trial)),
+        ("repetitions", group.repetitions.to_string()),
+        ("seed", trial.seed.to_string()),
+    ]
+}
+
+/// The value of one condition.
+pub fn named(conditions: &[(&'static str, String)], name: &str) -> String {
+    conditions.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// The interval of a timeline where none is asked for.
+const USUAL_INTERVAL_NS: u64 = 250_000_000;
+
+/// The command that repeats the measurement on the same files (made files: on files made the same way).
+pub fn command(group: &Group<'_>) -> String {
+    let trial = group.trial;
+    let mut words = vec!["majorfault compare".to_owned()];
+    match trial.data.content_seed {
+        Some(_) => words.push(format!("--nrfiles {}", trial.data.files.len())),
+        None => words.extend(trial.data.files.iter().map(|path| quoted(&path.to_string_lossy()))),
+    }
+    if trial.data.files.len() > 1 {
+        words.push(format!("--stripe {}", Bytes(trial.data.stripe_bytes)));
+    }
+    words.extend((trial.data.offset_bytes > 0).then(|| format!("--offset {}", Bytes(trial.data.offset_bytes))));
+    words.extend([format!("--size {}", Bytes(trial.data.size_bytes)), format!("--bs {}", Bytes(trial.block_bytes))]);
+    let given: Vec<String> = trial.workload.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let colon = if given.is_empty() { "" } else { ":" };
+    words.push(quoted(&format!("--workload={}{colon}{}", trial.workload.name, given.join(","))));
+    if trial.direction == Direction::Write {
+        words.push("--rw randwrite".to_owned());
+        words.extend(trial.data.content_seed.is_none().then(|| "--allow-overwrite".to_owned()));
+    }
+    words.push(format!("--cache {} --numjobs {} --iodepth {}", trial.cache, trial.threads, trial.iodepth));
+    words.extend(trial.memory_bytes.map(|limit| format!("--memory {}", Bytes(limit))));
+    words.extend(trial.limits.runtime_ns.map(|limit| format!("--runtime {}", Nanos(limit))));
+    words.extend(trial.limits.accesses.map(|count| format!("--number-ios {count}")));
+    words.extend(trial.limits.time_based.then(|| "--time-based".to_owned()));
+    words.extend(group.arms.iter().map(|arm| quoted(&format!("--method={}", typed(&arm.records[0].trial.arm)))));
+    words.push(format!("--runs {} --randseed {}", group.repetitions, trial.seed));
+    words.extend((trial.interval_ns != USUAL_INTERVAL_NS).then(|| format!("--interval {}", Nanos(trial.interval_ns))));
+    words.join(" ")
+}
+
+/// An arm as the command line reads it: `mmap:advice=random`.
+fn typed(arm: &Arm) -> String {
+    let (Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice)) = arm;
+    let given: Vec<String> = choice.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let colon = if given.is_empty() { "" } else { ":" };
+    format!("{}{colon}{}", choice.name, given.join(","))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+fn device(name: &str) -> &str {
+    if name.is_empty() { "no device" } else { name }
+}
+
+fn files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+fn limit(trial: &Trial) -> String {
+    let size = trial.data.size_bytes as f64;
+    trial.memory_bytes.map_or_else(
+        || "none".to_owned(),
+        |limit| {
+            let share = size / (limit as f64).max(1.0);
+            format!("{} (data {} x)", words::bytes(limit as f64), words::ratio(share))
+        },
+    )
+}
+
+fn ends(trial: &Trial) -> String {
+    let limits = trial.limits;
+    let parts = [
+        limits.runtime_ns.map(|ns| format!("after {}", Nanos(ns))),
+        limits.accesses.map(|count| format!("after {} accesses", words::count(count as f64))),
+        (!limits.time_based).then(|| "at the end of the order".to_owned()),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Summary;
+    use crate::report::synthetic::Run;
+
+    #[test]
+    fn the_command_repeats_the_measurement() {
+        let run = Run::of("pread").workload("strided stride=256k").memory(256 << 20);
+        let records = [run
+            .edit(|record| {
+                record.trial.data.content_seed = None;
+                record.trial.data.files = vec!["/data/my file.bin".into()];
+            })
+            .record()];
+
+        let summary = Summary::of(&records);
+
+        assert_eq!(
+            command(&summary.groups[0]),
+            "majorfault compare '/data/my file.bin' --size 1g --bs 4k --workload=strided:stride=256k --cache cold \
+             --numjobs 1 --iodepth 32 --memory 256m --runtime 10s --time-based --method=pread --runs 1 --randseed 7"
+        );
+    }
+}

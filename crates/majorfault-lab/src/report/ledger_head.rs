@@ -1,0 +1,141 @@
+//! What a ledger comes to and on what it rests: counts, sessions, commits, machine, conditions. Its first lines.
+
+use super::ledger::{agreeing, agreeing_words, count};
+use crate::experiment::{self, Entry, Kind, Session, is_refused};
+use crate::record::{Finding, Machine, Record};
+use majorfault::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Seconds without a run from which on a session is said to have paused.
+const PAUSE_S: u64 = 600;
+
+/// The first lines of a ledger.
+pub struct Head {
+    /// Each kind of rows with its verdicts.
+    pub counts: Vec<(Kind, BTreeMap<&'static str, usize>)>,
+    /// A line for each session.
+    pub sessions: Vec<String>,
+    /// What wrote the records; more than one where sessions were made at different commits.
+    pub tools: BTreeSet<String>,
+    /// A line for each machine.
+    pub machines: BTreeSet<String>,
+    /// What limits the figures, with the number of runs.
+    pub conditions: Vec<String>,
+    agreeing: Option<String>,
+}
+
+impl Head {
+    /// The head of these entries, judged from these records.
+    pub fn of(entries: &[Entry], records: &[Record]) -> Head {
+        let used: BTreeSet<&str> = entries.iter().map(|entry| entry.experiment.id).collect();
+        let mut sessions = experiment::sessions(records);
+        for session in &mut sessions {
+            session
+                .records
+                .retain(|record| record.cell.as_ref().is_some_and(|cell| used.contains(cell.experiment.as_str())));
+        }
+        sessions.retain(|session| !session.records.is_empty());
+        let all: Vec<&Record> = sessions.iter().flat_map(|session| session.records.iter().copied()).collect();
+        Head {
+            counts: count(entries).into_iter().collect(),
+            sessions: sessions.iter().map(session_line).collect(),
+            tools: all.iter().map(|record| tool(record)).collect(),
+            machines: all.iter().map(|record| machine(&record.machine)).collect(),
+            conditions: conditions(&all),
+            agreeing: (agreeing(entries, |_| true).1 > 0).then(|| agreeing_words(entries)),
+        }
+    }
+
+    /// All of it, a sentence each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.counts.iter().map(|(kind, verdicts)| counted(*kind, verdicts)).collect();
+        lines.extend(self.sessions_lines());
+        lines.extend(self.machines.iter().map(|machine| format!("machine: {machine}")));
+        lines.extend(self.conditions.iter().map(|condition| format!("condition: {condition}")));
+        lines
+    }
+
+    /// What there is of sessions.
+    pub fn sessions_lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.sessions.iter().map(|session| format!("session {session}")).collect();
+        if self.sessions.len() > 1 {
+            lines.push(
+                "several sessions: each row is judged in each by itself, its verdict is what they agree on, and its figures \
+                 are of the first that has it"
+                    .to_owned(),
+            );
+        }
+        lines.extend(self.agreeing.clone());
+        if self.tools.len() > 1 {
+            lines.push("the records were made by different commits".to_owned());
+        }
+        lines
+    }
+}
+
+fn counted(kind: Kind, verdicts: &BTreeMap<&'static str, usize>) -> String {
+    let parts: Vec<String> = verdicts.iter().map(|(words, count)| format!("{words} {count}")).collect();
+    format!("{}: {}", kind.words(), parts.join("; "))
+}
+
+fn session_line(session: &Session<'_>) -> String {
+    let of = |part: fn(&Record) -> String| -> String {
+        let parts: BTreeSet<String> = session.records.iter().map(|record| part(record)).collect();
+        parts.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let refused = session.records.iter().filter(|record| is_refused(record)).count();
+    let paused = pause_s(session).map(|seconds| format!(", paused for {} min", seconds / 60)).unwrap_or_default();
+    format!(
+        "{}: {} runs, {refused} refused, scale {}, {}{paused} ({})",
+        session.name,
+        session.records.len(),
+        of(|record| record.cell.as_ref().map(|cell| cell.scale.clone()).unwrap_or_default()),
+        of(tool),
+        of(|record| record.cell.as_ref().map(|cell| cell.experiment.clone()).unwrap_or_default()),
+    )
+}
+
+/// The longest time between two runs, where it is long.
+fn pause_s(session: &Session<'_>) -> Option<u64> {
+    let ended = |record: &Record| {
+        record.began_unix_s + record.phases.iter().map(|phase| phase.wall_ns).sum::<u64>() / 1_000_000_000
+    };
+    let gaps = session.records.windows(2).map(|pair| pair[1].began_unix_s.saturating_sub(ended(pair[0])));
+    gaps.max().filter(|seconds| *seconds >= PAUSE_S)
+}
+
+/// What wrote a record: with its commit, or that it does not say.
+fn tool(record: &Record) -> String {
+    match record.tool.contains('(') {
+        true => record.tool.clone(),
+        false => format!("{} (commit not recorded)", record.tool),
+    }
+}
+
+fn machine(machine: &Machine) -> String {
+    let known = |value: Option<u64>| value.map_or_else(|| "unknown".to_owned(), |value| value.to_string());
+    let device = if machine.device.is_empty() { "no device" } else { &machine.device };
+    format!(
+        "{} x {}, {} memory, Linux {}, {} on {device}, read_ahead_kb {}",
+        machine.cpus,
+        machine.cpu,
+        Bytes(machine.memory_bytes).rounded(),
+        machine.kernel,
+        machine.filesystem,
+        known(machine.read_ahead_kb),
+    )
+}
+
+fn conditions(records: &[&Record]) -> Vec<String> {
+    let mut found: BTreeMap<String, usize> = BTreeMap::new();
+    for record in records {
+        let remarks = record.machine.remarks.iter().cloned();
+        let noted = record.gates.iter().filter(|gate| gate.finding == Finding::Noted);
+        for condition in remarks.chain(noted.map(|gate| format!("noted: {}", gate.name))).collect::<BTreeSet<_>>() {
+            *found.entry(condition).or_default() += 1;
+        }
+    }
+    let all = records.len();
+    let refused = experiment::reasons(records).into_iter().map(|reason| format!("refused: {reason}"));
+    found.into_iter().map(|(condition, count)| format!("{condition} ({count} of {all} runs)")).chain(refused).collect()
+}

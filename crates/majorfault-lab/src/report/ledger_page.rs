@@ -1,0 +1,190 @@
+//! The page of the ledger: a section for each experiment, with its question, its rows and its figures.
+
+use super::ledger::{agreement, beside, by_experiment, runs};
+use super::ledger_head::Head;
+use super::plot::{self, Bar};
+use super::{Summary, html, words};
+use crate::experiment::{self, Entry, Experiment, Session};
+use crate::record::Record;
+use crate::stats;
+use crate::trial::Arm;
+use majorfault::Result;
+use minijinja::{Value, context};
+use std::collections::BTreeMap;
+
+/// The page about `entries`, with figures from `records`.
+///
+/// Errors: Invalid where a figure cannot be drawn or the template not be filled, which is a mistake of ours.
+pub fn page(entries: &[Entry], records: &[Record]) -> Result<String> {
+    let sections = by_experiment(entries)
+        .into_iter()
+        .map(|(experiment, rows)| section(experiment, &rows, records))
+        .collect::<Result<Vec<Value>>>()?;
+    let head = Head::of(entries, records);
+    let lines = head.lines().split_off(head.counts.len());
+    let kind = |(kind, verdicts): (experiment::Kind, BTreeMap<&str, usize>)| {
+        let verdicts: Vec<Value> = verdicts.into_iter().map(|(verdict, count)| context! { verdict, count }).collect();
+        context! { kind => kind.words(), verdicts }
+    };
+    let counts: Vec<Value> = head.counts.into_iter().map(kind).collect();
+    html::fill("ledger.html", include_str!("ledger.html"), context! { sections, counts, lines })
+}
+
+fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Result<Value> {
+    let own = drawn(experiment, records);
+    let rows: Vec<Value> = rows.iter().map(|entry| row(entry)).collect();
+    let figures = kinds(&own)
+        .into_iter()
+        .map(|kind| {
+            let bars = bars(experiment, &own, kind);
+            let drawn = match kind {
+                Kind::Procedure => plot::bars(&bars, "milliseconds of the visit", milliseconds),
+                Kind::Blocks(bytes) => {
+                    let unit = format!("accesses of {} per second, setup included", words::bytes(bytes as f64));
+                    plot::bars(&bars, &unit, words::per_second)
+                }
+            };
+            Ok(context! { svg => drawn?, published => bars.iter().any(|bar| bar.published.is_some()) })
+        })
+        .collect::<Result<Vec<Value>>>()?;
+    let timeline = experiment.timeline.map(|end| timeline(&own, end)).transpose()?;
+    let scale = own.first().and_then(|record| record.cell.as_ref()).map(|cell| cell.scale.clone());
+    Ok(context! {
+        id => experiment.id,
+        title => experiment.title,
+        source => experiment.source,
+        question => experiment.question,
+        cannot_show => experiment.cannot_show,
+        runs => own.len(),
+        scale => scale,
+        rows => rows,
+        figures => figures,
+        timeline => timeline,
+    })
+}
+
+/// The records of an experiment in the first session that has it: sessions are not mixed in a figure.
+fn drawn<'a>(experiment: &Experiment, records: &'a [Record]) -> Vec<&'a Record> {
+    let is_own = |record: &&Record| record.cell.as_ref().is_some_and(|cell| cell.experiment == experiment.id);
+    let of = |session: Session<'a>| session.records.into_iter().filter(is_own).collect::<Vec<_>>();
+    experiment::sessions(records).into_iter().map(of).find(|own| !own.is_empty()).unwrap_or_default()
+}
+
+fn milliseconds(value: f64) -> String {
+    format!("{} ms", words::count(value))
+}
+
+fn row(entry: &Entry) -> Value {
+    context! {
+        id => entry.row.id,
+        says => entry.row.says,
+        published => entry.row.published,
+        ours => entry.judged.shown.ours,
+        runs => runs(entry),
+        agreement => agreement(entry),
+        verdict => entry.judged.verdict.words(),
+        beside => beside(entry),
+    }
+}
+
+/// Cells that may be drawn over one axis.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// By the time of their visit.
+    Procedure,
+    /// By their accesses of so many bytes.
+    Blocks(u64),
+}
+
+fn kind(record: &Record) -> Kind {
+    match record.trial.arm {
+        Arm::Procedure(_) => Kind::Procedure,
+        _ => Kind::Blocks(record.trial.block_bytes),
+    }
+}
+
+/// The kinds of the valid records, in the order they were run.
+fn kinds(records: &[&Record]) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for record in records.iter().filter(|record| record.is_valid()) {
+        if !kinds.contains(&kind(record)) {
+            kinds.push(kind(record));
+        }
+    }
+    kinds
+}
+
+/// A bar for each cell of a kind, in the order they were run.
+fn bars(experiment: &Experiment, records: &[&Record], wanted: Kind) -> Vec<Bar> {
+    let own: Vec<&Record> =
+        records.iter().copied().filter(|record| record.is_valid() && kind(record) == wanted).collect();
+    let name_of = |record: &Record| record.cell.as_ref().map(|cell| cell.name.clone()).unwrap_or_default();
+    let mut names: Vec<String> = Vec::new();
+    for record in &own {
+        if !names.contains(&name_of(record)) {
+            names.push(name_of(record));
+        }
+    }
+    let value = |record: &Record| {
+        let visit = record.phase("visit")?.wall_ns as f64;
+        let all: f64 = record.phases.iter().map(|phase| phase.wall_ns as f64 / 1e9).sum();
+        match wanted {
+            Kind::Procedure => Some(visit / 1e6),
+            Kind::Blocks(_) => (all > 0.0).then(|| record.accesses() as f64 / all),
+        }
+    };
+    let bar = |name: String| {
+        let samples: Vec<f64> =
+            own.iter().filter(|record| name_of(record) == name).filter_map(|it| value(it)).collect();
+        let published = experiment.published.iter().find(|(cell, _)| *cell == name).map(|(_, value)| *value);
+        let published = published.map(|value| if wanted == Kind::Procedure { value * 1e3 } else { value });
+        Some(Bar { name, found: stats::estimate(&samples)?, samples, published })
+    };
+    names.into_iter().filter_map(bar).collect()
+}
+
+/// The timelines of the cells whose name ends so, on common axes.
+fn timeline(records: &[&Record], end: &str) -> Result<Value> {
+    let drawn: Vec<Record> = records
+        .iter()
+        .filter(|record| record.cell.as_ref().is_some_and(|cell| cell.name.ends_with(end)))
+        .map(|record| (*record).clone())
+        .collect();
+    let summary = Summary::of(&drawn);
+    let Some(group) = summary.groups.first() else { return Ok(Value::from(false)) };
+    let look = |(arm, look): (&super::ArmSummary<'_>, plot::Look)| {
+        context! { name => arm.name, hex => look.hex() }
+    };
+    let legend: Vec<Value> = plot::shown(group).into_iter().map(look).collect();
+    Ok(context! { svg => plot::panels(group)?, legend => legend })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::ledger;
+    use crate::record::Cell;
+    use crate::report::synthetic::Run;
+
+    #[test]
+    fn a_page_without_records_is_a_page() {
+        let page = page(&ledger(&[], &[]), &[]).unwrap();
+
+        assert!(page.contains("S2.collapse") && !page.contains("<script"));
+    }
+
+    #[test]
+    fn the_figures_of_an_experiment_are_of_its_first_session() {
+        let run = |session: &str, turn: u32| {
+            let [experiment, name, scale] = ["S0", "mmap", "standard"].map(str::to_owned);
+            let cell = Cell { experiment, name, scale };
+            Run::of("mmap").session(session).repetition(turn).edit(|record| record.cell = Some(cell)).record()
+        };
+        let records = [run("A", 0), run("A", 1), run("B", 0)];
+
+        let page = page(&ledger(&records, &[]), &records).unwrap();
+
+        assert!(page.contains(" 2 runs, scale standard."), "the runs of both sessions are in one figure");
+        assert!(page.contains("session B: 1 runs"), "the head names both");
+    }
+}

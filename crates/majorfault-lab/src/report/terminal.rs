@@ -1,0 +1,407 @@
+//! The table for terminals: conditions, arms best first, phases, verdict, advice, never wider than 100 columns.
+//!
+//! Writes colour as escape sequences; give it a writer that removes them where they are not wanted (`anstream`).
+
+use super::verdict::Standing;
+use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, words};
+use crate::stats::Comparison;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+/// Columns of the widest line.
+pub const WIDTH: usize = 100;
+
+/// Blocks from which on throughput is told in bytes: a scan, not a lookup.
+const SCAN_BLOCK: u64 = 64 << 10;
+
+/// Longest name of an arm before it wraps.
+const NAME_WIDTH: u16 = 28;
+
+const BOLD: &str = "\x1b[1m";
+const DIM: &str = "\x1b[2m";
+const GREEN: &str = "\x1b[32m";
+const YELLOW: &str = "\x1b[33m";
+const PLAIN: &str = "\x1b[0m";
+
+/// Writes every group of `summary`.
+///
+/// Errors: those of `out`.
+pub fn print(summary: &Summary<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for (index, group) in summary.groups.iter().enumerate() {
+        if index > 0 {
+            writeln!(out, "\n{DIM}{}{PLAIN}\n", "─".repeat(WIDTH))?;
+        }
+        print_group(group, out)?;
+    }
+    Ok(())
+}
+
+fn print_group(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    header(group, out)?;
+    writeln!(out)?;
+    if group.verdict.standing == Standing::NotValid {
+        not_valid(group, out)?;
+    }
+    table(group, out)?;
+    reasons(group, out)?;
+    conditions_not_met(group, out)?;
+    missing(group, out)?;
+    phases(group, out)?;
+    verdict(group, out)
+}
+
+fn header(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let machine = conditions::machine(group);
+    let workload = conditions::workload(group);
+    let line = |pairs: &[(&'static str, String)], names: &[&str]| {
+        let parts: Vec<String> =
+            names.iter().map(|name| format!("{name} {}", conditions::named(pairs, name))).collect();
+        parts.join(" · ")
+    };
+    let lines = [
+        line(&machine, &["machine", "kernel"]),
+        line(&machine, &["file system", "read_ahead_kb", "memory limit"]),
+        line(&workload, &["workload", "bs", "size", "cache", "threads", "iodepth", "ends", "repetitions"]),
+    ];
+    for text in lines.iter().chain(&group.machine.remarks) {
+        wrapped(out, "", &safe(text), DIM)?;
+    }
+    Ok(())
+}
+
+fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let (throughput, unit) = throughput_of(group);
+    let mut table = Table::new();
+    let style = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
+    table.set_header(["method", unit, "ratio", "p50", "p99", "faults\n/access", "device\n/wanted", "shoot-\ndowns/s"]);
+    for arm in &group.arms {
+        table.add_row(row(arm, throughput));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+        column.set_padding((1, 0));
+    }
+    if let Some(column) = table.column_mut(0) {
+        column.set_padding((0, 0));
+        column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME_WIDTH)));
+    }
+    for (index, line) in table.lines().enumerate() {
+        let style = if index < 2 { BOLD } else { "" };
+        writeln!(out, "{style}{}{PLAIN}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// Accesses for small blocks, bytes for scans.
+fn throughput_of(group: &Group<'_>) -> (&'static derive::Formula, &'static str) {
+    if group.trial.block_bytes >= SCAN_BLOCK {
+        (&derive::BANDWIDTH, "bytes")
+    } else {
+        (&derive::THROUGHPUT, "accesses")
+    }
+}
+
+fn row(arm: &ArmSummary<'_>, throughput: &derive::Formula) -> Vec<String> {
+    let figure =
+        |formula: &derive::Formula| arm.median(formula).map_or_else(|| words::UNKNOWN.to_owned(), formula.number);
+    let latency = |quantile| {
+        let found = derive::percentile(&arm.latency, quantile);
+        found.map_or_else(|| words::UNKNOWN.to_owned(), |ns| words::nanos(ns as f64))
+    };
+    vec![
+        format!("{}{}", safe(&arm.name), mark(arm)),
+        figure(throughput),
+        arm.ratio.as_ref().map_or_else(|| words::UNKNOWN.to_owned(), ratio),
+        latency(0.5),
+        latency(0.99),
+        figure(&derive::FAULTS),
+        figure(&derive::READ_AMPLIFICATION),
+        arm.median(&derive::SHOOTDOWN_RATE).map_or_else(|| words::UNKNOWN.to_owned(), words::count),
+    ]
+}
+
+/// `1.00` for the best itself, without an interval: it is the measure.
+pub(super) fn ratio(comparison: &Comparison) -> String {
+    let is_measure = comparison.ratio.interval.is_none_or(|interval| interval == [1.0, 1.0]);
+    if is_measure {
+        words::ratio(comparison.ratio.median)
+    } else {
+        words::with_interval(&comparison.ratio, words::ratio)
+    }
+}
+
+fn mark(arm: &ArmSummary<'_>) -> &'static str {
+    match (&arm.state, arm.role) {
+        (State::Failed(_), _) => " (failed)",
+        (State::Missing(_), _) => " (not here)",
+        (State::Invalid(_), _) => " (invalid)",
+        (State::Measured(_), Role::Control) => " (control)",
+        (State::Measured(_), Role::Peer) => " (peer)",
+        (State::Measured(_), Role::Method) => "",
+    }
+}
+
+/// Above a table without a winner: that there is none, and why.
+fn not_valid(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    wrapped(out, "", &safe(&group.verdict.sentence), YELLOW)?;
+    writeln!(out)
+}
+
+/// One line for each arm without figures: why.
+fn reasons(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    for arm in &group.arms {
+        let (word, why) = match &arm.state {
+            State::Measured(_) | State::Invalid(_) => continue,
+            State::Missing(why) => ("not here", why.clone()),
+            State::Failed(why) => ("failed", why.clone()),
+        };
+        wrapped(out, "! ", &safe(&format!("{}: {word}: {why}", arm.name)), YELLOW)?;
+    }
+    Ok(())
+}
+
+/// One line for each condition that runs did not meet, however many they are.
+fn conditions_not_met(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let all = group.runs();
+    // Without a loss for the verdict, what was not valid is only left out of the figures.
+    let word = if group.is_valid() { "left out" } else { "not valid" };
+    for trouble in &group.troubles {
+        wrapped(out, "! ", &safe(&format!("{word}: {}", trouble.sentence(all))), YELLOW)?;
+    }
+    for trouble in &group.noted {
+        wrapped(out, "· ", &safe(&format!("noted: {}", trouble.sentence(all))), DIM)?;
+    }
+    Ok(())
+}
+
+/// Counters that could not be read anywhere in the group, once each.
+fn missing(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let records = group.arms.iter().flat_map(|arm| &arm.records);
+    let gaps: BTreeSet<String> = records
+        .flat_map(|record| &record.missing)
+        .map(|missing| format!("not counted: {} ({}); {}", missing.what, missing.reason, missing.remedy))
+        .collect();
+    gaps.iter().try_for_each(|gap| wrapped(out, "· ", &safe(gap), DIM))
+}
+
+fn phases(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let found: Vec<String> =
+        group.arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.name, arm.phases.as_ref()?))).collect();
+    if found.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}On the timeline{PLAIN}")?;
+    found.iter().try_for_each(|says| wrapped(out, "· ", &safe(says), ""))
+}
+
+fn verdict(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{BOLD}Verdict{PLAIN}")?;
+    wrapped(out, "", &safe(&group.verdict.sentence), GREEN)?;
+    for says in &group.verdict.evidence {
+        wrapped(out, "· ", &safe(says), "")?;
+    }
+    if group.advice.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{BOLD}Advice{PLAIN}")?;
+    group.advice.iter().try_for_each(|advice| {
+        wrapped(out, "→ ", &safe(&advice.says), BOLD)?;
+        wrapped(out, "  ", &safe(&format!("because {}", advice.because)), "")
+    })
+}
+
+/// What came from outside without control characters: a file name must not move the cursor.
+fn safe(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// `text` in lines of at most [`WIDTH`] columns, the first behind `sign`, the others behind as much space.
+fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Result<()> {
+    let room = WIDTH - columns(sign);
+    let mut sign = sign.to_owned();
+    for line in lines(text, room) {
+        writeln!(out, "{sign}{style}{line}{PLAIN}")?;
+        sign = " ".repeat(columns(&sign));
+    }
+    Ok(())
+}
+
+fn lines(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace().flat_map(|word| pieces(word, room)) {
+        let line = lines.last_mut().expect("there is one from the start");
+        if line.is_empty() {
+            line.push_str(&word);
+        } else if columns(line) + 1 + columns(&word) <= room {
+            line.push(' ');
+            line.push_str(&word);
+        } else {
+            lines.push(word);
+        }
+    }
+    lines
+}
+
+/// A word longer than a line, cut.
+fn pieces(word: &str, room: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut used = 0;
+    for letter in word.chars() {
+        let wide = width_of(letter);
+        if used + wide > room {
+            pieces.push(String::new());
+            used = 0;
+        }
+        used += wide;
+        pieces.last_mut().expect("there is one from the start").push(letter);
+    }
+    pieces
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(width_of).sum()
+}
+
+/// Columns of a character, never too few: East Asian blocks and symbols beyond them count two.
+fn width_of(letter: char) -> usize {
+    match u32::from(letter) {
+        0x1100..=0x115f | 0x2e80..=0xa4cf | 0xac00..=0xd7a3 | 0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff00..=0xff60 => 2,
+        0x1f000.. => 2,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+    use crate::report::counters;
+    use crate::report::synthetic::{Run, repeated, repeated_by};
+    use proptest::prelude::*;
+
+    fn printed(records: &[Record]) -> String {
+        let mut out = anstream::StripStream::new(Vec::new());
+        print(&Summary::of(records), &mut out).unwrap();
+        String::from_utf8(out.into_inner()).unwrap()
+    }
+
+    fn line_of<'t>(text: &'t str, start: &str) -> &'t str {
+        text.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no line \"{start}\" in\n{text}"))
+    }
+
+    #[test]
+    fn rows_are_best_first_with_their_ratio_and_the_control_last() {
+        let records =
+            [repeated("null", 90_000_000, 6), repeated("pread", 9_000, 6), repeated("direct", 30_000, 6)].concat();
+
+        let text = printed(&records);
+
+        let at = |name: &str| text.lines().position(|line| line.starts_with(name)).unwrap();
+        assert!(at("direct") < at("pread") && at("pread") < at("null (control)"), "{text}");
+        assert!(line_of(&text, "direct").contains("30.0 k/s              1.00"), "{text}");
+        assert!(line_of(&text, "pread").contains("0.30 [0.30–0.30]"), "{text}");
+    }
+
+    #[test]
+    fn what_has_no_figures_is_a_row_with_its_reason_below() {
+        let records = [
+            Run::of("uring").missing("io_uring", "refused", "allow io_uring_setup in the seccomp profile").record(),
+            Run::of("mmap").failed("SIGBUS at offset 4096: the file became shorter").record(),
+            Run::of("pread").spoiled("600 MiB of 1.00 GiB were cached when the clock started").record(),
+        ];
+
+        let text = printed(&records);
+
+        assert!(
+            text.contains("uring (not here)") && text.contains("mmap (failed)") && text.contains("pread (invalid)")
+        );
+        assert!(text.contains("! uring: not here: io_uring: refused; allow io_uring_setup in the seccomp profile"));
+        assert!(text.contains("! not valid: cold, 1 of 3 runs (pread): 600 MiB of 1.00 GiB were cached"));
+        assert!(text.starts_with("machine") && text.contains("\nNOT VALID: cold in 1 of 3 runs; no winner is named\n"));
+    }
+
+    #[test]
+    fn a_story_with_everything_in_it_has_its_parts_in_order() {
+        let text = printed(&crate::report::synthetic::story());
+
+        let parts =
+            ["machine ", "method ", "uring depth=32", "! mmap advice=willneed", "On the timeline", "Verdict", "Advice"];
+        let places: Vec<usize> =
+            parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}"))).collect();
+        assert!(places.is_sorted(), "{text}");
+        if let Some(path) = std::env::var_os("MAJORFAULT_STORY_TABLE") {
+            std::fs::write(path, text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_conditions_stand_above_the_table() {
+        let text = printed(&repeated_by(&Run::of("pread").memory(256 << 20), 1_000, 6));
+
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for fact in [
+            "6.18.0",
+            "ext4 on vda",
+            "read_ahead_kb 8192",
+            "memory limit 256 MiB",
+            "cache cold",
+            "threads 1",
+            "repetitions 6",
+        ] {
+            assert!(flat.contains(fact), "{fact} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_scan_is_told_in_bytes() {
+        let text = printed(&repeated_by(&Run::of("pread").block(1 << 20), 1_000, 1));
+
+        assert!(line_of(&text, "pread").contains("1000 MiB/s") || line_of(&text, "pread").contains("MiB/s"), "{text}");
+    }
+
+    #[test]
+    fn a_control_character_in_a_name_never_reaches_the_terminal() {
+        let text = printed(&[Run::of("pread").failed("no file \x1b[2J\n here").record()]);
+
+        assert!(!text.contains('\x1b'));
+    }
+
+    fn any_run() -> impl Strategy<Value = Record> {
+        let names = prop::sample::select(vec![
+            "null",
+            "mmap advice=random",
+            "uring depth=4096 direct=on buffers=registered",
+            "pread",
+        ]);
+        let number = prop_oneof![Just(0), Just(u64::MAX / 4), any::<u32>().prop_map(u64::from)];
+        (names, number.clone(), number.clone(), number, 0u32..4, "\\PC{0,200}", 0u8..5).prop_map(
+            |(name, accesses, ms, counted, repetition, words, kind)| {
+                let run = Run::of(name).phases_ms(ms, ms, 0).accesses(accesses).repetition(repetition);
+                let run = run.counter(counters::MINOR_FAULTS, counted).counter(counters::SHOOTDOWNS, counted);
+                let run = run
+                    .latency(&[(counted, 3), (u64::MAX, accesses)])
+                    .edit(|record| record.machine.cpu.clone_from(&words));
+                match kind {
+                    0 => run.failed(&words),
+                    1 => run.missing(&words, &words, &words),
+                    2 => run.spoiled(&words),
+                    _ => run,
+                }
+                .record()
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn no_line_is_wider_than_a_hundred_columns(records in prop::collection::vec(any_run(), 0..20)) {
+            let text = printed(&records);
+
+            let widest = text.lines().max_by_key(|line| columns(line)).unwrap_or_default();
+            prop_assert!(columns(widest) <= WIDTH, "{} columns: {}", columns(widest), widest);
+        }
+    }
+}

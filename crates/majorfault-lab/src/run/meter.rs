@@ -1,0 +1,227 @@
+//! The clock of one thread's accesses: counts by interval, latency histograms, the moment to stop.
+
+use crate::record::{Buckets, ThreadRun};
+use hdrhistogram::Histogram;
+use majorfault::Nanos;
+use majorfault::sys::clock::monotonic;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Below this mean, reading the clock (20-40 ns) at every access would be a visible share of it.
+const TIME_EACH_FROM: Nanos = Nanos(2_000);
+
+/// One access in so many is timed when they are faster than that.
+const SPARSE: u64 = 16;
+
+/// Two significant digits: 1 % wide buckets, small records.
+const DIGITS: u8 = 2;
+
+/// When a thread has to end.
+#[derive(Clone, Copy, Debug)]
+pub struct Until<'a> {
+    /// The common start of all threads.
+    pub began: Nanos,
+    /// No access begins after this moment.
+    pub deadline: Option<Nanos>,
+    /// No more accesses than these.
+    pub accesses: u64,
+    /// Raised when another thread failed or the user wants to stop.
+    pub stop: &'a AtomicBool,
+}
+
+/// Accesses of one interval of the timeline.
+#[derive(Clone)]
+pub struct Interval {
+    /// How many ended in it.
+    pub accesses: u64,
+    /// How long they took.
+    pub latency: Histogram<u64>,
+}
+
+/// The clock of one thread.
+pub struct Meter<'a> {
+    until: Until<'a>,
+    interval: Nanos,
+    accesses: u64,
+    bytes: u64,
+    /// One access in so many is timed: 1 or [`SPARSE`].
+    timed_one_in: u64,
+    /// Accesses until the next reading of the clock.
+    countdown: u64,
+    /// The last reading of the clock.
+    now: Nanos,
+    /// When each extent of the current batch was submitted, for methods that say so; 0 is "not said".
+    submitted: Vec<Nanos>,
+    intervals: Vec<Interval>,
+}
+
+impl Interval {
+    fn new() -> Interval {
+        let latency = Histogram::new(DIGITS).expect("two digits are a legal precision");
+        Interval { accesses: 0, latency }
+    }
+
+    /// Adds another thread's same interval.
+    pub fn merge(&mut self, other: &Interval) {
+        self.accesses += other.accesses;
+        // Automatic resizing makes this infallible.
+        let _ = self.latency.add(&other.latency);
+    }
+}
+
+impl<'a> Meter<'a> {
+    /// A clock that starts now.
+    pub fn new(until: Until<'a>, interval: Nanos) -> Meter<'a> {
+        Meter {
+            until,
+            interval,
+            accesses: 0,
+            bytes: 0,
+            timed_one_in: 1,
+            countdown: 1,
+            now: until.began,
+            submitted: Vec::new(),
+            intervals: vec![Interval::new()],
+        }
+    }
+
+    /// Whether another access may begin.
+    pub fn goes_on(&self) -> bool {
+        self.accesses < self.until.accesses
+            && self.until.deadline.is_none_or(|deadline| self.now < deadline)
+            && !self.until.stop.load(Ordering::Relaxed)
+    }
+
+    /// Accesses made so far.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// Accesses that may still be made.
+    pub fn room(&self) -> u64 {
+        self.until.accesses - self.accesses
+    }
+
+    /// A batch begins: forgets submissions, and reads the clock so that making the batch is not part of an access.
+    pub fn batch(&mut self) {
+        self.submitted.clear();
+        self.now = monotonic();
+        let mean = self.now.0.saturating_sub(self.until.began.0) / self.accesses.max(1);
+        if self.accesses >= 4096 && Nanos(mean) < TIME_EACH_FROM {
+            self.timed_one_in = SPARSE;
+        }
+    }
+
+    /// The extent `index` of the batch was submitted.
+    pub fn submitted(&mut self, index: usize) {
+        if self.submitted.len() <= index {
+            self.submitted.resize(index + 1, Nanos(0));
+        }
+        self.submitted[index] = monotonic();
+    }
+
+    /// The access to the extent `index` of the batch ended, having handed over `bytes`.
+    #[inline]
+    pub fn ended(&mut self, index: usize, bytes: usize) -> ControlFlow<()> {
+        self.accesses += 1;
+        self.bytes += bytes as u64;
+        self.countdown -= 1;
+        match self.countdown {
+            // The next access will be timed, so it has to be known when this one ended.
+            1 => self.now = monotonic(),
+            0 => return self.time(index),
+            _ => {}
+        }
+        self.last_interval().accesses += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn time(&mut self, index: usize) -> ControlFlow<()> {
+        let now = monotonic();
+        let since = self.submitted.get(index).copied().filter(|at| at.0 != 0).unwrap_or(self.now);
+        self.now = now;
+        self.countdown = self.timed_one_in;
+        let number = (now.0.saturating_sub(self.until.began.0) / self.interval.0.max(1)) as usize;
+        while self.intervals.len() <= number {
+            self.intervals.push(Interval::new());
+        }
+        let weight = self.timed_one_in;
+        let interval = self.last_interval();
+        interval.accesses += 1;
+        // Automatic resizing makes this infallible; the saturating variant would clamp instead.
+        let _ = interval.latency.record_n(now.0.saturating_sub(since.0).max(1), weight);
+        if self.goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn last_interval(&mut self) -> &mut Interval {
+        self.intervals.last_mut().expect("there is one from the start")
+    }
+
+    /// What this thread did, with its intervals and how many accesses stand behind one timed one.
+    pub fn finish(self) -> (ThreadRun, Vec<Interval>, u64) {
+        let wall_ns = self.now.0.saturating_sub(self.until.began.0);
+        (ThreadRun { accesses: self.accesses, bytes: self.bytes, wall_ns }, self.intervals, self.timed_one_in)
+    }
+}
+
+/// The used buckets of a histogram, by their upper edge.
+pub fn buckets(histogram: &Histogram<u64>) -> Buckets {
+    Buckets(histogram.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn until(stop: &AtomicBool) -> Until<'_> {
+        Until { began: monotonic(), deadline: None, accesses: 10_000, stop }
+    }
+
+    #[test]
+    fn every_access_is_counted_whether_timed_or_not() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(until(&stop), Nanos::millis(250));
+        for _ in 0..10 {
+            meter.batch();
+            for index in 0..1000 {
+                let _ = meter.ended(index, 8);
+            }
+        }
+        let (run, intervals, one_in) = meter.finish();
+
+        assert_eq!((run.accesses, run.bytes), (10_000, 80_000));
+        assert_eq!(intervals.iter().map(|interval| interval.accesses).sum::<u64>(), 10_000);
+        assert_eq!(one_in, SPARSE, "accesses that do nothing are too fast to time each");
+        let weighed: u64 = intervals.iter().map(|interval| interval.latency.len()).sum();
+        assert!((10_000 - SPARSE..=10_000 + SPARSE).contains(&weighed), "{weighed}");
+    }
+
+    #[test]
+    fn the_quota_and_the_stop_end_it() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(Until { accesses: 2, ..until(&stop) }, Nanos::millis(250));
+
+        assert!(meter.ended(0, 8).is_continue());
+        assert!(meter.ended(1, 8).is_break());
+
+        let mut meter = Meter::new(until(&stop), Nanos::millis(250));
+        stop.store(true, Ordering::Relaxed);
+        assert!(meter.ended(0, 8).is_break());
+    }
+
+    #[test]
+    fn a_submitted_access_lasts_from_its_submission() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(until(&stop), Nanos::millis(250));
+        meter.batch();
+        meter.submitted(1);
+        let submitted = meter.submitted[1];
+        while monotonic().0 < submitted.0 + 1_000_000 {}
+        let _ = meter.ended(0, 8);
+        let _ = meter.ended(1, 8);
+        let (_, intervals, _) = meter.finish();
+
+        let latency = &intervals.last().unwrap().latency;
+        assert!(latency.max() >= 1_000_000, "measured from the submission, not from the end of access 0");
+    }
+}

@@ -1,0 +1,308 @@
+//! The process that runs one trial: prepares the cache, opens, visits, closes, and says so at each step.
+//!
+//! It reads its order and its words from the watcher's pipe and waits between phases, outside the clock, while the
+//! watcher reads the counters.
+
+use crate::data::{Content, PAGE};
+use crate::place::child::{self, LOST};
+use crate::procedure::{self, Stage, Told};
+use crate::record::{Answer, CacheEvidence, Latency, Outcome, Timeline};
+use crate::run::check::{self, Check};
+use crate::run::drive::{Driven, drive};
+use crate::run::message::{Ended, Order, Said, Word};
+use crate::run::meter::{Interval, Until, buckets};
+use crate::run::page_cache;
+use crate::trial::{Arm, Choice, Direction, Trial};
+use crate::workload::Space;
+use majorfault::access::{Class, Opened, Reader};
+use majorfault::sys::clock::monotonic;
+use majorfault::sys::{cache, read};
+use majorfault::{Error, Extent, Nanos, Result, Target, methods, prefetch};
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+/// The worker's ends of the pipes.
+struct Line<W> {
+    words: Receiver<Word>,
+    output: W,
+}
+
+impl<W: Write> Line<W> {
+    fn say(&mut self, said: &Said) {
+        let sent = serde_json::to_writer(&mut self.output, said).is_ok() && writeln!(self.output).is_ok();
+        if !sent || self.output.flush().is_err() {
+            std::process::exit(LOST);
+        }
+    }
+
+    /// Waits for the watcher's word; Stop is remembered in the flag and lets go on as well.
+    fn wait(&mut self) {
+        if self.words.recv().is_err() {
+            std::process::exit(LOST);
+        }
+    }
+}
+
+/// Runs the order that comes in through `input` and reports through `output`. Where the order names a program, this
+/// process becomes it, and the call returns only if that fails.
+pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) {
+    child::die_with_parent();
+    let mut first = String::new();
+    let order: Order = match input.read_line(&mut first).map(|_| serde_json::from_str(&first)) {
+        Ok(Ok(order)) => order,
+        _ => {
+            eprintln!("majorfault: this subcommand is for majorfault's own use; it expects an order on standard input");
+            std::process::exit(2);
+        }
+    };
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let (sender, words) = channel();
+    std::thread::spawn(move || {
+        for line in input.lines().map_while(std::result::Result::ok) {
+            let Ok(word) = serde_json::from_str::<Word>(&line) else { break };
+            if word == Word::Stop {
+                STOP.store(true, Ordering::Relaxed);
+            }
+            if sender.send(word).is_err() {
+                return;
+            }
+        }
+        // The watcher closed the pipe: end the visit rather than run on unseen.
+        STOP.store(true, Ordering::Relaxed);
+    });
+    let mut line = Line { words, output };
+    let ended = work(&order, &STOP, &mut line).unwrap_or_else(failed);
+    line.say(&Said::Done(Box::new(ended)));
+}
+
+fn failed(error: Error) -> Ended {
+    Ended::without_figures(match error {
+        Error::Missing(missing) => Outcome::Missing(missing.into()),
+        other => Outcome::Failed(other.to_string()),
+    })
+}
+
+fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
+    let trial = &order.trial;
+    if let Arm::Procedure(choice) = &trial.arm {
+        return run_procedure(trial, choice, line);
+    }
+    let target = Arc::new(Target::open(&trial.data.files, &trial.layout())?);
+    let (cache, notes) = page_cache::prepare(&target, trial.cache)?;
+    line.say(&Said::Ready { cache, notes });
+    line.wait();
+    if !order.program.is_empty() {
+        drop(target);
+        return Err(child::become_program(&order.program));
+    }
+    let Arm::Method(choice) = &trial.arm else {
+        return Err(Error::Invalid("a peer's order names no program".to_owned()));
+    };
+    run_method(trial, choice, target, stop, line)
+}
+
+/// Runs a procedure's own phases; the clock stands between them as between those of a method.
+fn run_procedure<W: Write>(trial: &Trial, choice: &Choice, line: &mut Line<W>) -> Result<Ended> {
+    let procedure = procedure::named(&choice.name)?;
+    let given = choice.given();
+    given.only(&(procedure.params)())?;
+    if let Some(missing) = procedure.needs.iter().find_map(|need| need.met().err()) {
+        return Err(missing.into());
+    }
+    let cache = CacheEvidence { source: "a procedure prepares its own files".to_owned(), ..CacheEvidence::default() };
+    line.say(&Said::Ready { cache, notes: Vec::new() });
+    line.wait();
+    let mut boundary = |name: &str, began: Nanos, ended: Nanos| phase(line, name, began, ended);
+    let dir = trial.data.files.first().cloned().unwrap_or_default();
+    let mut stage = Stage::new(dir, &mut boundary);
+    (procedure.run)(&given, &mut stage)?;
+    let Told { figures, notes, threads } = stage.told();
+    Ok(Ended {
+        settings: given.0,
+        notes,
+        threads,
+        figures,
+        answer: Answer::Checked,
+        ..Ended::without_figures(Outcome::Done)
+    })
+}
+
+/// Opens, visits and closes; the clock runs in each phase and stands between them.
+fn run_method<W: Write>(
+    trial: &Trial,
+    choice: &Choice,
+    target: Arc<Target>,
+    stop: &AtomicBool,
+    line: &mut Line<W>,
+) -> Result<Ended> {
+    let began = monotonic();
+    let method = methods::named(&choice.name)?;
+    let Opened { reader, settings, notes } = prefetch::open(method, Arc::clone(&target), &choice.given())?;
+    let readers = with_siblings(reader, trial.threads)?;
+    phase(line, "open", began, monotonic());
+
+    let generation = began.0;
+    let (driven, mut readers, visit_began) = visit(trial, target.length(), readers, generation, stop, line);
+
+    let began = monotonic();
+    if let (Direction::Write, Some(reader)) = (trial.direction, readers.first_mut()) {
+        reader.sync()?;
+    }
+    drop(readers);
+    phase(line, "close", began, monotonic());
+
+    let outcome = outcome(&driven, stop);
+    let answer = match trial.direction {
+        Direction::Read => check::answer(&driven.iter().map(|one| &one.check).collect::<Vec<_>>()),
+        Direction::Write => read_back(&target, &driven, generation, is_control(trial)),
+    };
+    let (timeline, latency) = add_up(trial, visit_began, &driven);
+    let threads = driven.iter().map(|one| one.run.clone()).collect();
+    let figures = Default::default();
+    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, answer, figures })
+}
+
+fn with_siblings(first: Box<dyn Reader>, threads: u32) -> Result<Vec<Box<dyn Reader>>> {
+    let others = (1..threads).map(|_| first.sibling()).collect::<Result<Vec<_>>>()?;
+    Ok(std::iter::once(first).chain(others).collect())
+}
+
+fn phase<W: Write>(line: &mut Line<W>, name: &str, began: Nanos, ended: Nanos) {
+    line.say(&Said::Phase { name: name.to_owned(), began_ns: began.0, wall_ns: ended.0 - began.0 });
+    line.wait();
+}
+
+type Visited = (Vec<Driven>, Vec<Box<dyn Reader>>, Nanos);
+
+/// All threads' accesses. The threads stay alive until the watcher has read their counters.
+fn visit<W: Write>(
+    trial: &Trial,
+    length: u64,
+    readers: Vec<Box<dyn Reader>>,
+    generation: u64,
+    stop: &AtomicBool,
+    line: &mut Line<W>,
+) -> Visited {
+    let gate = Barrier::new(readers.len() + 1);
+    let began = std::sync::OnceLock::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0u32..)
+            .zip(readers)
+            .map(|(thread, mut reader)| {
+                let (gate, began) = (&gate, &began);
+                scope.spawn(move || {
+                    let space = space(trial, length, thread);
+                    gate.wait();
+                    let began = *began.get_or_init(monotonic);
+                    let until = until(trial, thread, began, stop);
+                    let driven = drive(trial, space, reader.as_mut(), check_of(trial), generation, until);
+                    gate.wait();
+                    gate.wait();
+                    (driven, reader)
+                })
+            })
+            .collect();
+        gate.wait();
+        let began = *began.get_or_init(monotonic);
+        gate.wait();
+        phase(line, "visit", began, monotonic());
+        gate.wait();
+        let (driven, readers) =
+            threads.into_iter().map(|thread| thread.join().expect("a thread that panics ends the process")).unzip();
+        (driven, readers, began)
+    })
+}
+
+fn space(trial: &Trial, length: u64, thread: u32) -> Space {
+    Space { length, thread, ..Space::of(trial) }
+}
+
+fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> Until<'a> {
+    let (threads, thread) = (u64::from(trial.threads), u64::from(thread));
+    let share = |all: u64| all / threads + u64::from(thread < all % threads);
+    Until {
+        began,
+        deadline: trial.limits.runtime_ns.map(|runtime| Nanos(began.0.saturating_add(runtime))),
+        accesses: trial.limits.accesses.map_or(u64::MAX, share),
+        stop,
+    }
+}
+
+fn check_of(trial: &Trial) -> Check {
+    match trial.data.content_seed {
+        _ if is_control(trial) => Check::Nothing("the control does not read the file"),
+        Some(seed) => Check::Content { content: Content::of(seed), wrong: 0, first: None },
+        None => Check::Digests(Vec::new()),
+    }
+}
+
+fn is_control(trial: &Trial) -> bool {
+    matches!(&trial.arm, Arm::Method(choice) if methods::named(&choice.name).is_ok_and(|it| it.class == Class::Control))
+}
+
+fn outcome(driven: &[Driven], stop: &AtomicBool) -> Outcome {
+    match driven.iter().find_map(|one| one.error.as_ref()) {
+        Some(Error::Missing(missing)) => Outcome::Missing(missing.clone().into()),
+        Some(error) => Outcome::Failed(error.to_string()),
+        None if stop.load(Ordering::Relaxed) => Outcome::Interrupted,
+        None => Outcome::Done,
+    }
+}
+
+/// Whether a sample of what was written is in the files, read again from the device where the cache lets go of it.
+fn read_back(target: &Target, driven: &[Driven], generation: u64, is_control: bool) -> Answer {
+    if is_control {
+        return Answer::Unchecked("the control does not write the file".to_owned());
+    }
+    for file in target.files() {
+        let _ = cache::fadvise(&file.file, file.start, file.length, cache::FileAdvice::DontNeed);
+    }
+    let written: Vec<Extent> = driven.iter().flat_map(|one| one.written.iter().copied()).collect();
+    let wrong: Vec<Extent> = written.into_iter().filter(|extent| !is_written(target, *extent, generation)).collect();
+    match wrong.first() {
+        Some(first) => Answer::Wrong { first_offset: first.offset, count: wrong.len() as u64 },
+        None => Answer::Checked,
+    }
+}
+
+fn is_written(target: &Target, extent: Extent, generation: u64) -> bool {
+    let Ok((index, offset)) = target.locate(extent) else { return false };
+    let mut page = [0; PAGE];
+    read::pread_exact(&target.files()[index].file, &mut page, offset).is_ok()
+        && Content::page_and_generation(&page) == Some((extent.offset / PAGE as u64, generation))
+}
+
+/// The intervals of all threads, added.
+fn add_up(trial: &Trial, began: Nanos, driven: &[Driven]) -> (Timeline, Latency) {
+    let longest = driven.iter().map(|one| one.intervals.len()).max().unwrap_or(0);
+    let sums: Vec<Interval> = (0..longest)
+        .filter_map(|number| {
+            let mut same = driven.iter().filter_map(|one| one.intervals.get(number));
+            let mut sum = same.next()?.clone();
+            same.for_each(|other| sum.merge(other));
+            Some(sum)
+        })
+        .collect();
+    let whole = sums.iter().skip(1).fold(sums.first().cloned(), |whole, next| {
+        whole.map(|mut whole| {
+            whole.merge(next);
+            whole
+        })
+    });
+    let timed_one_in = driven.iter().map(|one| one.timed_one_in).max().unwrap_or(0);
+    let timeline = Timeline {
+        began_ns: began.0,
+        interval_ns: trial.interval_ns,
+        accesses: sums.iter().map(|interval| interval.accesses).collect(),
+        latency: sums.iter().map(|interval| buckets(&interval.latency)).collect(),
+        ..Timeline::default()
+    };
+    let buckets = whole.map(|whole| buckets(&whole.latency)).unwrap_or_default();
+    (timeline, Latency { timed_one_in, buckets })
+}
+
+/// How long the watcher waits for a worker that was told to stop.
+pub const GRACE: Duration = Duration::from_secs(5);

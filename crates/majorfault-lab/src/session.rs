@@ -1,0 +1,341 @@
+//! A comparison: the same workload through several arms, repeated in turns, each run a record on disk as it ends.
+
+use crate::experiment::Planned;
+use crate::kinds;
+use crate::outputs::former;
+use crate::record::{By, Cell, Outcome, Record};
+use crate::run::{self, gates};
+use crate::trial::{Arm, Trial};
+use flate2::read::MultiGzDecoder;
+use majorfault::{Error, Result};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A name for a new session: when it began, and who makes it.
+pub fn name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", now.as_secs(), std::process::id())
+}
+
+/// What is compared.
+pub struct Comparison {
+    /// The trial that all arms share; its own arm and repetition are replaced.
+    pub trial: Trial,
+    /// Who takes part.
+    pub arms: Vec<Arm>,
+    /// How often each runs.
+    pub repetitions: u32,
+}
+
+/// Runs the arms in turns, so that a change of the machine's mood meets all of them. Each repetition begins one arm
+/// later than the one before, so that none is always first. `ended` gets each record as it is complete.
+///
+/// An arm that cannot run, or failed, is not tried again. A run that others disturbed is made again at the end of its
+/// repetition. Ends early, with what there is, when the session is stopped.
+///
+/// Errors: what `ended` returns; no worker can be started.
+pub fn interleave(
+    comparison: &Comparison,
+    session: &run::Session<'_>,
+    mut ended: impl FnMut(&Record) -> Result<()>,
+) -> Result<Vec<Record>> {
+    let trials: Vec<Trial> =
+        comparison.arms.iter().map(|arm| Trial { arm: arm.clone(), ..comparison.trial.clone() }).collect();
+    let mut records: Vec<Record> = Vec::new();
+    let mut turn = |index: usize, repetition: u32| {
+        let mut record = run::run(&Trial { repetition, ..trials[index].clone() }, session)?;
+        gates::beside(&records, &mut record);
+        ended(&record)?;
+        let then = Then::after(&record);
+        records.push(record);
+        Ok(then)
+    };
+    in_turns(trials.len(), comparison.repetitions, session.stop, &mut turn)?;
+    Ok(records)
+}
+
+/// Runs the cells of one experiment in turns, as [`interleave`] does arms. `is_done` says which are not run again.
+///
+/// Errors: what `ended` returns; no worker can be started.
+pub fn grid(
+    cell: &Cell,
+    planned: &[Planned],
+    repetitions: u32,
+    session: &run::Session<'_>,
+    is_done: impl Fn(&Cell, u32) -> bool,
+    mut ended: impl FnMut(Option<Record>) -> Result<()>,
+) -> Result<()> {
+    let mut turn = |index: usize, repetition: u32| {
+        let Planned { name, trial } = &planned[index];
+        let cell = Cell { name: name.clone(), ..cell.clone() };
+        if is_done(&cell, repetition) {
+            ended(None)?;
+            return Ok(Then::Next);
+        }
+        let seed = trial.seed.wrapping_add(u64::from(repetition));
+        let mut record = run::run(&Trial { repetition, seed, ..trial.clone() }, session)?;
+        let then = Then::after(&record);
+        record.cell = Some(cell);
+        ended(Some(record))?;
+        Ok(then)
+    };
+    in_turns(planned.len(), repetitions, session.stop, &mut turn)
+}
+
+/// How often a run that others disturbed is made again.
+const SECOND_CHANCES: u32 = 2;
+
+/// What follows a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// The next one.
+    Next,
+    /// It is made again: others disturbed it.
+    Again,
+    /// Its kind is not run any more: it cannot run here, or failed.
+    Never,
+}
+
+impl Then {
+    fn after(record: &Record) -> Then {
+        let is_disturbed = record.spoilers().any(|gate| gate.by == By::Others) && !record.is_control();
+        match record.outcome {
+            Outcome::Missing(_) | Outcome::Failed(_) => Then::Never,
+            // What is wrong with the set-up would be so again.
+            _ if is_disturbed && record.spoilers().all(|gate| gate.by == By::Others) => Then::Again,
+            _ => Then::Next,
+        }
+    }
+}
+
+/// Calls `turn` with each of `count` and each repetition, see [`interleave`].
+fn in_turns(
+    count: usize,
+    repetitions: u32,
+    stop: &AtomicBool,
+    turn: &mut impl FnMut(usize, u32) -> Result<Then>,
+) -> Result<()> {
+    let mut given_up = vec![false; count];
+    for repetition in 0..repetitions {
+        let mut left: Vec<usize> = (0..count).map(|turn| (turn + repetition as usize) % count).collect();
+        for _ in 0..=SECOND_CHANCES {
+            let mut again = Vec::new();
+            for index in left.into_iter().filter(|index| !given_up[*index]).collect::<Vec<_>>() {
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                match turn(index, repetition)? {
+                    Then::Next => {}
+                    Then::Again => again.push(index),
+                    Then::Never => given_up[index] = true,
+                }
+            }
+            left = again;
+        }
+    }
+    Ok(())
+}
+
+/// The records of these files, in order; compressed by gzip or plain.
+///
+/// Errors: Io; Invalid where a line is not a record, or of a newer format.
+pub fn load(paths: &[PathBuf]) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for path in paths {
+        let text = read_text(path)?;
+        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+            records.push(parse(path, number, line)?);
+        }
+    }
+    if records.is_empty() {
+        return Err(Error::Invalid("there is no record in the files named; majorfault compare makes some".to_owned()));
+    }
+    Ok(records)
+}
+
+/// First bytes of what gzip compressed (RFC 1952, 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Whether a file begins as one that gzip compressed; one that cannot be read does not.
+pub fn is_compressed(path: &Path) -> bool {
+    let mut first = [0; 2];
+    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok_and(|()| first == GZIP)
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    let read = || -> std::io::Result<String> {
+        let mut bytes = Vec::new();
+        match path == Path::new("-") {
+            true => std::io::stdin().read_to_end(&mut bytes)?,
+            false => File::open(path)?.read_to_end(&mut bytes)?,
+        };
+        let mut text = String::new();
+        match bytes.starts_with(&GZIP) {
+            true => MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?,
+            false => bytes.as_slice().read_to_string(&mut text)?,
+        };
+        Ok(text)
+    };
+    read().map_err(|error| Error::io("read records", path, error))
+}
+
+fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {
+    let mut record: Record = serde_json::from_str(line).map_err(|why| {
+        Error::Invalid(format!("{} line {number} is not a record of majorfault: {why}", path.display()))
+    })?;
+    if record.format > crate::record::FORMAT {
+        return Err(Error::Invalid(format!(
+            "{} line {number} has format {}, this majorfault reads up to {}; use a newer one",
+            path.display(),
+            record.format,
+            crate::record::FORMAT
+        )));
+    }
+    record.tool = former::renamed(&record.tool);
+    // Format 1 named the kinds and did not keep what they say of themselves.
+    if record.traits.is_none() {
+        record.traits = kinds::traits(&record.trial, &record.settings, record.accesses());
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Finding, Gate, MissingFacility};
+    use crate::report::synthetic::Run;
+    use flate2::{Compression, write::GzEncoder};
+    use std::fs;
+    use std::io::Write;
+
+    /// The order of the calls where every run is followed by what `then` says of (index, repetition, number of the call).
+    fn turns(count: usize, repetitions: u32, mut then: impl FnMut(usize, u32, usize) -> Then) -> Vec<(usize, u32)> {
+        let mut calls = Vec::new();
+        in_turns(count, repetitions, &AtomicBool::new(false), &mut |index, repetition| {
+            calls.push((index, repetition));
+            Ok(then(index, repetition, calls.len()))
+        })
+        .unwrap();
+        calls
+    }
+
+    #[test]
+    fn each_repetition_begins_one_arm_later() {
+        let calls = turns(3, 4, |_, _, _| Then::Next);
+
+        let order: Vec<usize> = calls.iter().map(|(index, _)| *index).collect();
+        assert_eq!(order, [0, 1, 2, 1, 2, 0, 2, 0, 1, 0, 1, 2]);
+        assert_eq!(calls.iter().map(|(_, repetition)| *repetition).collect::<Vec<_>>()[..4], [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_disturbed_run_is_made_again_at_the_end_of_its_repetition() {
+        let calls = turns(3, 1, |index, _, call| if (index, call) == (0, 1) { Then::Again } else { Then::Next });
+
+        assert_eq!(calls, [(0, 0), (1, 0), (2, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn who_is_disturbed_always_gets_two_more_chances_a_repetition() {
+        let calls = turns(2, 2, |index, _, _| if index == 1 { Then::Again } else { Then::Next });
+
+        assert_eq!(calls, [(0, 0), (1, 0), (1, 0), (1, 0), (1, 1), (0, 1), (1, 1), (1, 1)]);
+    }
+
+    #[test]
+    fn what_failed_or_cannot_run_is_not_tried_again() {
+        let calls = turns(2, 3, |index, _, _| if index == 0 { Then::Never } else { Then::Next });
+
+        assert_eq!(calls, [(0, 0), (1, 0), (1, 1), (1, 2)]);
+    }
+
+    #[test]
+    fn the_users_stop_ends_it_before_the_next_run() {
+        let stop = AtomicBool::new(false);
+        let mut calls = 0;
+        in_turns(3, 3, &stop, &mut |_, _| {
+            calls += 1;
+            stop.store(calls == 2, Ordering::Relaxed);
+            Ok(Then::Next)
+        })
+        .unwrap();
+
+        assert_eq!(calls, 2);
+    }
+
+    #[test]
+    fn an_error_ends_it() {
+        let failed = in_turns(3, 3, &AtomicBool::new(false), &mut |_, _| Err(Error::Invalid("no worker".to_owned())));
+
+        assert!(failed.is_err());
+    }
+
+    fn spoiled(arm: &str, by: &[By]) -> Record {
+        let gates = by.iter().map(|by| Gate {
+            name: "x".to_owned(),
+            finding: Finding::Spoiled,
+            says: "x".to_owned(),
+            by: *by,
+            remedy: String::new(),
+        });
+        let gates: Vec<Gate> = gates.collect();
+        Run::of(arm).edit(|record| record.gates = gates).record()
+    }
+
+    #[test]
+    fn only_what_others_alone_disturbed_is_made_again() {
+        assert_eq!(Then::after(&spoiled("mmap", &[])), Then::Next);
+        assert_eq!(Then::after(&spoiled("mmap", &[By::Others])), Then::Again);
+        assert_eq!(Then::after(&spoiled("mmap", &[By::Setup])), Then::Next);
+        assert_eq!(Then::after(&spoiled("mmap", &[By::Others, By::Setup])), Then::Next);
+        assert_eq!(Then::after(&spoiled("null", &[By::Others])), Then::Next, "the control is in no verdict");
+    }
+
+    #[test]
+    fn a_run_that_failed_or_is_missing_is_the_last_of_its_arm() {
+        let ended = |outcome| Then::after(&Record { outcome, ..Run::of("mmap").record() });
+        let missing = MissingFacility { what: String::new(), reason: String::new(), remedy: String::new() };
+
+        assert_eq!(ended(Outcome::Failed("EIO".to_owned())), Then::Never);
+        assert_eq!(ended(Outcome::Missing(missing)), Then::Never);
+        assert_eq!(ended(Outcome::Interrupted), Then::Next);
+    }
+
+    fn lines(records: &[Record]) -> Vec<u8> {
+        records.iter().flat_map(|record| [serde_json::to_vec(record).unwrap(), b"\n".to_vec()].concat()).collect()
+    }
+
+    fn compressed(plain: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(plain).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn compressed_records_are_read_as_plain_ones_also_in_several_members() {
+        let dir = tempfile::tempdir().unwrap();
+        let (plain, packed) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.gz"));
+        let records: Vec<Record> = (0..3).map(|turn| Run::of("mmap").repetition(turn).record()).collect();
+        fs::write(&plain, lines(&records)).unwrap();
+        fs::write(&packed, [compressed(&lines(&records[..1])), compressed(&lines(&records[1..]))].concat()).unwrap();
+
+        assert_eq!(load(std::slice::from_ref(&packed)).unwrap(), records);
+        assert_eq!(load(std::slice::from_ref(&plain)).unwrap(), records);
+        assert!(is_compressed(&packed) && !is_compressed(&plain));
+    }
+
+    #[test]
+    fn compressed_records_that_end_early_are_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl.gz");
+        let whole = compressed(&lines(&[Run::of("mmap").record()]));
+        fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+
+        let error = load(&[path]).unwrap_err().to_string();
+
+        assert!(error.contains("read records") && error.contains("a.jsonl.gz"), "{error}");
+    }
+}

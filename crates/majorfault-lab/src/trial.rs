@@ -1,0 +1,201 @@
+//! A trial: everything that decides what one run does, as a plain value that a record keeps and a child process reads.
+
+use crate::data::Content;
+use majorfault::params::Given;
+use majorfault::{Bytes, Layout, Nanos};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// One run of one workload through one access method, in one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The files and the range of them that is used.
+    pub data: Data,
+    /// Which extents, in which order.
+    pub workload: Choice,
+    /// Which way bytes go.
+    pub direction: Direction,
+    /// Who reaches them.
+    pub arm: Arm,
+    /// Bytes of one access.
+    pub block_bytes: u64,
+    /// Threads that access at the same time, each with its own share or its own order.
+    pub threads: u32,
+    /// Accesses kept in flight by each thread where the method has a queue.
+    pub iodepth: u32,
+    /// When it ends.
+    pub limits: Limits,
+    /// Memory limit of the place, page cache included; `None` is the machine as it is.
+    pub memory_bytes: Option<u64>,
+    /// State of the page cache at the start.
+    pub cache: CacheState,
+    /// Seed of the order.
+    pub seed: u64,
+    /// Length of one interval of the timeline.
+    pub interval_ns: u64,
+    /// Which of the interleaved repetitions this is, from 0.
+    pub repetition: u32,
+}
+
+/// The files of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    /// In order of their turn.
+    pub files: Vec<PathBuf>,
+    /// Where the range begins in each file.
+    pub offset_bytes: u64,
+    /// Length of the range over all files.
+    pub size_bytes: u64,
+    /// Bytes from one file before the next one's turn.
+    pub stripe_bytes: u64,
+    /// Seed of the content, where the tool made the files: then every access is checked against it.
+    pub content_seed: Option<u64>,
+}
+
+/// A kind by its name, with the parameters given for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Name in the kind's registry.
+    pub name: String,
+    /// Parameters, by name.
+    #[serde(default)]
+    pub given: BTreeMap<String, String>,
+}
+
+/// Who reaches the bytes in a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arm {
+    /// An access method of the library.
+    Method(Choice),
+    /// Another program doing the same (fio).
+    Peer(Choice),
+    /// A fixed sequence of steps that is not made of accesses to one file; it reads its parameters, not the workload.
+    Procedure(Choice),
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From the file.
+    Read,
+    /// To the file; made durable inside the clock.
+    Write,
+}
+
+/// When a trial ends: at the first of these; the order ends it too, unless it is told to go round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// After this time.
+    pub runtime_ns: Option<u64>,
+    /// After so many accesses, over all threads.
+    pub accesses: Option<u64>,
+    /// Begin again at the end of the order until the time is over (fio's `time_based`).
+    pub time_based: bool,
+}
+
+/// State of the page cache when the clock starts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CacheState {
+    /// Nothing of the range cached, proven.
+    Cold,
+    /// The range read once from front to end in 1 MiB pieces, which leaves large folios where the file system has them.
+    Warm,
+    /// The range read once page by page in random order, which leaves small folios.
+    WarmPages,
+    /// The first fraction of the range read as for `Warm`, the rest cold.
+    Hot(f64),
+    /// Whatever is there.
+    AsFound,
+}
+
+impl Trial {
+    /// The layout to open its files with.
+    pub fn layout(&self) -> Layout {
+        Layout {
+            offset: Bytes(self.data.offset_bytes),
+            size: Some(Bytes(self.data.size_bytes)),
+            stripe: Bytes(self.data.stripe_bytes),
+            write: self.direction == Direction::Write,
+        }
+    }
+
+    /// The content that reads expect in made files, and that writes put into any.
+    pub fn content(&self) -> Content {
+        Content::of(self.data.content_seed.unwrap_or(self.seed))
+    }
+
+    /// Length of one interval of the timeline.
+    pub fn interval(&self) -> Nanos {
+        Nanos(self.interval_ns)
+    }
+}
+
+impl Choice {
+    /// The kind `name` with its defaults.
+    pub fn plain(name: &str) -> Choice {
+        Choice { name: name.to_owned(), given: BTreeMap::new() }
+    }
+
+    /// The same with `key` set to `value`.
+    pub fn with(mut self, key: &str, value: impl fmt::Display) -> Choice {
+        self.given.insert(key.to_owned(), value.to_string());
+        self
+    }
+
+    /// The parameters as the library takes them.
+    pub fn given(&self) -> Given {
+        Given(self.given.clone())
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (key, value) in &self.given {
+            write!(f, " {key}={value}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Arm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice) => choice.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for CacheState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheState::Cold => f.write_str("cold"),
+            CacheState::Warm => f.write_str("warm"),
+            CacheState::WarmPages => f.write_str("warm:pages"),
+            CacheState::Hot(fraction) => write!(f, "hot:{fraction}"),
+            CacheState::AsFound => f.write_str("asis"),
+        }
+    }
+}
+
+impl std::str::FromStr for CacheState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CacheState, String> {
+        let hot = |fraction: &str| fraction.parse::<f64>().ok().filter(|f| (0.0..=1.0).contains(f));
+        match text {
+            "cold" => Ok(CacheState::Cold),
+            "warm" => Ok(CacheState::Warm),
+            "warm:pages" => Ok(CacheState::WarmPages),
+            "asis" => Ok(CacheState::AsFound),
+            _ => text.strip_prefix("hot:").and_then(hot).map(CacheState::Hot).ok_or_else(|| {
+                format!("\"{text}\" is not a cache state; legal are cold, warm, warm:pages, hot:0.5, asis")
+            }),
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! The command line as its users meet it: what it says and leaves behind when things go wrong.
+
+#[allow(dead_code, reason = "each test binary uses a part of it")]
+mod world;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use world::{World, facility};
+
+#[test]
+fn a_missing_file_is_named() {
+    let world = World::new();
+
+    let said = world.majorfault(&["compare", "no-such-file"]);
+
+    said.fails(2, "could not open the file (no-such-file: no such file or directory); check the name");
+}
+
+#[test]
+fn an_empty_file_a_directory_and_a_fifo_are_refused_in_words() {
+    let world = World::new();
+    world.file("empty", 0);
+    world.shell("mkfifo pipe");
+
+    world.majorfault(&["compare", "empty"]).fails(2, "is empty");
+    world.majorfault(&["compare", "."]).fails(2, "is a directory");
+    world.majorfault(&["compare", "pipe"]).fails(2, "is a FIFO");
+}
+
+#[test]
+fn a_file_shorter_than_a_block_is_refused() {
+    let world = World::new();
+    world.file("short", 100);
+
+    world.majorfault(&["compare", "short"]).fails(2, "too short");
+}
+
+#[test]
+fn an_unreadable_file_is_named() {
+    let world = World::new();
+    world.file("secret", 8192);
+    fs::set_permissions(world.path("secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    let Some(said) = world.as_nobody(&["compare", "secret"]) else { return };
+
+    said.fails(2, "permission denied); reading needs read permission");
+}
+
+#[test]
+fn an_unknown_method_workload_or_parameter_lists_those_there_are() {
+    let world = World::new();
+
+    world.majorfault(&["compare", "--method", "nmap"]).fails(2, "there are null, mmap, pread, direct, uring");
+    world.majorfault(&["compare", "--workload", "sequentail"]).fails(2, "there are sequential, uniform");
+    world
+        .majorfault(&["compare", "--method", "mmap:advise=random"])
+        .fails(2, "no parameter \"advise\" here; legal are");
+    world
+        .majorfault(&["compare", "--method", "mmap:policy=learnt"])
+        .fails(2, "there are none, window, whole, populate");
+    world.majorfault(&["compare", "--method", "uring:policy=learned"]).fails(2, "uring takes no policy");
+    world.majorfault(&["compare", "--method", "mmap:policy=window,stride=4k"]).fails(2, "legal are");
+}
+
+#[test]
+fn a_limit_too_small_to_run_in_is_refused_with_the_least_that_works() {
+    let world = World::new();
+
+    world.small(&["--memory", "64k"]).fails(2, "needs at least");
+}
+
+#[test]
+fn writing_to_a_users_file_has_to_be_asked_for() {
+    let world = World::new();
+    world.file("precious", 1 << 20);
+    let before = fs::read(world.path("precious")).unwrap();
+
+    world.majorfault(&["compare", "precious", "--rw", "randwrite"]).fails(2, "would destroy the content");
+
+    assert_eq!(fs::read(world.path("precious")).unwrap(), before);
+}
+
+#[test]
+fn a_users_file_is_only_read() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+    fs::set_permissions(world.path("data"), fs::Permissions::from_mode(0o444)).unwrap();
+    let before = fs::metadata(world.path("data")).unwrap().modified().unwrap();
+
+    let words =
+        ["compare", "data", "--runs", "1", "--runtime", "50ms", "--no-peer", "-q", "--records", "records.jsonl"];
+    world.majorfault(&words).measured(&world.records());
+
+    assert_eq!(fs::metadata(world.path("data")).unwrap().modified().unwrap(), before);
+}
+
+#[test]
+fn the_table_fits_100_columns_and_has_no_colour_in_a_pipe() {
+    let world = World::new();
+
+    let said = world.small(&["--runs", "2"]);
+
+    said.measured(&world.records());
+    for line in said.output.lines() {
+        assert!(line.chars().count() <= 100, "{} columns: {line}", line.chars().count());
+        assert!(!line.contains('\u{1b}'), "{line:?}");
+    }
+    for arm in ["null", "mmap", "pread", "direct", "uring"] {
+        assert!(said.output.contains(arm), "no {arm} in\n{}", said.output);
+    }
+}
+
+#[test]
+fn every_arm_saw_the_right_bytes() {
+    let world = World::new();
+
+    world.small(&["--runs", "1"]).measured(&world.records());
+
+    for record in world.records() {
+        let arm = &record["trial"]["arm"];
+        assert_eq!(record["outcome"], "done", "{arm}");
+        if arm["method"].is_object() && arm["method"]["name"] != "null" {
+            assert_eq!(record["answer"], "checked", "{arm}");
+        }
+    }
+}
+
+#[test]
+fn a_record_keeps_defaults_that_nobody_typed() {
+    let world = World::new();
+
+    world.small(&["--runs", "1", "--method", "mmap", "--method", "uring"]).measured(&world.records());
+
+    let records = world.records();
+    assert_eq!(records[0]["settings"]["advice"], "normal");
+    assert_eq!(records[1]["settings"]["direct"], "on");
+    assert_eq!(records[1]["settings"]["depth"], "32");
+}
+
+#[test]
+fn writes_reach_the_file() {
+    let world = World::new();
+
+    world.small(&["--runs", "1", "--rw", "randwrite", "--no-peer"]).measured(&world.records());
+
+    let records = world.records();
+    assert!(records.len() >= 5);
+    for record in records.iter().filter(|record| record["trial"]["arm"]["method"]["name"] != "null") {
+        assert_eq!(record["outcome"], "done", "{}", record["trial"]["arm"]);
+        assert_eq!(record["answer"], "checked", "{}", record["trial"]["arm"]);
+    }
+}
+
+#[test]
+fn every_workload_runs_through_every_kind_of_method() {
+    let world = World::new();
+    for workload in ["sequential", "uniform", "zipf", "strided:stride=64k", "chase", "gather"] {
+        let kept = format!("{}.jsonl", workload.split(':').next().unwrap());
+
+        world.small_into(&kept, &["--runs", "1", "--workload", workload]).measured(&world.records_of(&kept));
+
+        for record in world.records_of(&kept) {
+            let peer_declines = record["trial"]["arm"]["peer"].is_object() && record["outcome"] != "done";
+            assert!(
+                record["outcome"] == "done" || peer_declines,
+                "{workload}: {} {}",
+                record["trial"]["arm"],
+                record["outcome"]
+            );
+        }
+    }
+}
+
+#[test]
+fn every_policy_shows_the_right_bytes_and_the_settings_it_chose() {
+    let world = World::new();
+    let policies = ["window", "whole", "populate", "strided,stride=64k", "learned", "thread", "learned,by=helper"];
+    let arms = policies.map(|policy| format!("mmap:policy={policy}"));
+    let methods = arms.iter().flat_map(|arm| ["--method", arm.as_str()]);
+    let args: Vec<&str> = ["--runs", "1", "--no-peer", "--numjobs", "2"].into_iter().chain(methods).collect();
+
+    world.small(&args).measured(&world.records());
+
+    for record in world.records() {
+        assert_eq!(record["outcome"], "done", "{}", record["trial"]["arm"]);
+        assert_eq!(record["answer"], "checked", "{}", record["trial"]["arm"]);
+        let populates = record["settings"]["policy"] == "populate";
+        let expected = if populates { ["normal", "read"] } else { ["random", "none"] };
+        assert_eq!([&record["settings"]["advice"], &record["settings"]["populate"]], expected);
+    }
+}
+
+#[test]
+fn striped_files_are_one_address_space() {
+    let world = World::new();
+
+    world.small(&["--runs", "1", "--nrfiles", "4", "--stripe", "64k", "--no-peer"]).measured(&world.records());
+
+    for record in world.records() {
+        assert_eq!(record["trial"]["data"]["files"].as_array().unwrap().len(), 4);
+        assert_eq!(record["outcome"], "done", "{}", record["trial"]["arm"]);
+    }
+}
+
+#[test]
+fn the_page_is_made_again_from_records_alone() {
+    let world = World::new();
+    world.small(&["--runs", "2", "--report", "first.html"]).measured(&world.records());
+
+    world.majorfault(&["report", "records.jsonl", "--report", "again.html"]).ends_with(&[0]);
+
+    let (first, again) = (world.text("first.html"), world.text("again.html"));
+    assert!(first.contains("<svg"), "pictures are inside");
+    assert!(!first.contains("http://") || !first.contains("src=\"http"), "nothing is fetched");
+    assert_eq!(first, again);
+}
+
+#[test]
+fn json_and_fio_json_are_json() {
+    let world = World::new();
+    world.small(&["--runs", "1"]).measured(&world.records());
+
+    let own = world.majorfault(&["report", "records.jsonl", "--json"]).json();
+    let fio = world.majorfault(&["report", "records.jsonl", "--output-format", "fio-json"]).json();
+
+    assert!(own["records"].as_array().is_some_and(|records| !records.is_empty()));
+    let job = &fio["jobs"][0];
+    for key in ["io_bytes", "bw_bytes", "iops", "clat_ns"] {
+        assert!(!job["read"][key].is_null(), "no read.{key}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_records_is_refused_by_line() {
+    let world = World::new();
+    fs::write(world.path("other.jsonl"), "{}\n").unwrap();
+
+    world.majorfault(&["report", "other.jsonl"]).fails(2, "line 1 is not a record");
+}
+
+#[test]
+fn a_truncation_under_the_mapping_is_that_methods_error() {
+    let world = World::new();
+    world.file("shrinking", 64 << 20);
+    let running = world.start(&[
+        "compare",
+        "shrinking",
+        "-q",
+        "--runs",
+        "1",
+        "--runtime",
+        "60",
+        "--method",
+        "mmap:advice=random",
+        "--cache",
+        "asis",
+    ]);
+    world.wait_for("the mapping", || world.has_worker(|worker| worker.maps("shrinking")));
+
+    fs::File::options().write(true).open(world.path("shrinking")).unwrap().set_len(4096).unwrap();
+    let said = running.finish();
+
+    assert_eq!(said.code, Some(1), "{}\n{}", said.output, said.errors);
+    assert!(said.output.contains("shortened"), "{}\n{}", said.output, said.errors);
+}
+
+#[test]
+fn an_interrupt_keeps_the_records_and_leaves_nothing_behind() {
+    let world = World::new();
+    let mut arguments = vec!["compare", "-q", "--size", "64m", "--runs", "100", "--runtime", "100ms", "--dir", "."];
+    arguments.extend(["--no-peer", "--method", "pread"]);
+    let running = world.start(&arguments);
+    world.wait_for("two records", || world.text_or_empty("records.jsonl").lines().count() >= 2);
+
+    running.signal("INT");
+    let said = running.finish();
+
+    assert_eq!(said.code, Some(130), "{}", said.errors);
+    assert!(said.output.contains("pread"), "what was measured is shown\n{}", said.output);
+    assert!(world.records().len() >= 2);
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_kill_leaves_no_file_and_its_cgroup_goes_with_the_next_start() {
+    let world = World::new();
+    let running = world.start(&["compare", "-q", "--size", "64m", "--runs", "100", "--dir", ".", "--no-peer"]);
+    world.wait_for("a record", || !world.text_or_empty("records.jsonl").is_empty());
+
+    running.signal("KILL");
+    running.finish();
+    world.wait_for("the worker's end", || !world.has_worker(|_| true));
+    world.small_into("next.jsonl", &["--runs", "1", "--method", "null"]).measured(&world.records_of("next.jsonl"));
+
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn two_runs_at_once_do_not_disturb_each_other() {
+    let world = World::new();
+    let arguments = |records| {
+        vec![
+            "compare",
+            "-q",
+            "--size",
+            "64m",
+            "--runs",
+            "1",
+            "--runtime",
+            "200ms",
+            "--dir",
+            ".",
+            "--no-peer",
+            "--records",
+            records,
+        ]
+    };
+
+    let (one, other) = (world.start_plain(&arguments("one.jsonl")), world.start_plain(&arguments("other.jsonl")));
+
+    one.finish().measured(&world.records_of("one.jsonl"));
+    other.finish().measured(&world.records_of("other.jsonl"));
+    for kept in ["one.jsonl", "other.jsonl"] {
+        assert!(world.records_of(kept).iter().all(|record| record["outcome"] == "done"), "{kept}");
+    }
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_disk_is_an_error_before_anything_is_measured() {
+    let world = World::new();
+    if !facility("a loop mount", world.mount_small_disk("disk", 16 << 20)) {
+        return;
+    }
+
+    let said = world.majorfault(&["compare", "--size", "1g", "--dir", "disk"]);
+
+    said.fails(2, "has only");
+}
+
+#[test]
+fn an_ordinary_user_gets_figures_and_is_told_what_is_missing() {
+    let world = World::new();
+    let Some(said) =
+        world.as_nobody(&["compare", "-q", "--size", "32m", "--runs", "1", "--runtime", "100ms", "--dir", "."])
+    else {
+        return;
+    };
+
+    said.measured(&world.records());
+    assert!(said.output.contains("uring"), "{}", said.output);
+    assert!(said.output.contains("ran under no limit instead of"), "says that there is no limit\n{}", said.output);
+}
+
+#[test]
+fn a_file_in_memory_has_no_cold_state() {
+    let world = World::new();
+    let path = format!("/dev/shm/majorfault-test-{}", std::process::id());
+    fs::write(&path, vec![1u8; 1 << 20]).unwrap();
+
+    let said = world.majorfault(&["compare", &path, "--runs", "1", "--runtime", "50ms"]);
+
+    fs::remove_file(&path).unwrap();
+    said.fails(2, "lies in memory (tmpfs)");
+}
+
+#[test]
+fn without_io_uring_its_arm_says_so_and_the_others_run() {
+    let world = World::new();
+
+    let said = world.without_io_uring(&[
+        "compare",
+        "-q",
+        "--size",
+        "32m",
+        "--runs",
+        "1",
+        "--runtime",
+        "100ms",
+        "--dir",
+        ".",
+        "--no-peer",
+    ]);
+
+    said.measured(&world.records());
+    assert!(said.output.contains("io_uring_setup"), "{}", said.output);
+    assert!(
+        world
+            .records()
+            .iter()
+            .any(|record| record["outcome"] == "done" && record["trial"]["arm"]["method"]["name"] == "direct")
+    );
+}
+
+#[test]
+fn completions_and_manual_pages_are_made_from_the_same_definitions() {
+    let world = World::new();
+
+    for shell in ["bash", "zsh", "fish"] {
+        let said = world.majorfault(&["completions", shell]);
+        assert!(said.output.contains("--iodepth") || said.output.contains("iodepth"), "{shell}");
+    }
+    world.majorfault(&["man", "manual"]).ends_with(&[0]);
+    assert!(world.text("manual/majorfault-compare.1").contains("iodepth"));
+}
+
+#[test]
+fn an_unknown_experiment_is_answered_with_its_neighbour() {
+    let world = World::new();
+
+    world.majorfault(&["reproduce", "S2.colapse"]).fails(2, "did you mean S2.collapse?");
+}
+
+#[test]
+fn every_claim_is_listed_without_running_anything() {
+    let world = World::new();
+
+    let said = world.majorfault(&["reproduce", "--list"]);
+
+    said.ends_with(&[0]);
+    for id in ["S0.tlb", "S1.hint", "S2.collapse", "S3.11", "S4.readahead"] {
+        assert!(said.output.contains(id), "no {id} in\n{}", said.output);
+    }
+    assert!(!world.path("state").exists());
+}
+
+#[test]
+fn a_verdict_is_the_same_from_the_records_alone() {
+    let world = World::new();
+    let run = ["reproduce", "S1", "-q", "--dir", ".", "--json", "--records", "s1.jsonl"];
+
+    let first = world.majorfault(&run);
+    let again = world.majorfault(&["reproduce", "S1", "--json", "--from", "s1.jsonl"]);
+
+    first.ends_with(&[0]);
+    assert_eq!(first.output, again.output);
+    let told: serde_json::Value = serde_json::from_str(&first.output).unwrap();
+    let hint = told["claims"].as_array().unwrap().iter().find(|claim| claim["id"] == "S1.hint").unwrap();
+    assert_eq!(hint["verdict"], "holds here", "{hint}");
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupted_session_is_resumed_from_its_records() {
+    let world = World::new();
+    let running = world.start_plain(&["reproduce", "S1", "-q", "--dir", ".", "--records", "s1.jsonl"]);
+    world.wait_for("three records", || world.text_or_empty("s1.jsonl").lines().count() >= 3);
+    running.signal("INT");
+    running.finish();
+    let before = world.text("s1.jsonl");
+
+    world.majorfault(&["reproduce", "S1", "-q", "--dir", ".", "--resume", "s1.jsonl"]).ends_with(&[0]);
+
+    let after = world.text("s1.jsonl");
+    assert!(after.starts_with(&before) && after.len() > before.len());
+    let mut runs: Vec<String> = after
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|record| record["outcome"] == "done")
+        // What others disturbed is made again.
+        .filter(|record| record["gates"].as_array().unwrap().iter().all(|gate| gate["finding"] != "spoiled"))
+        .map(|record| format!("{} {}", record["cell"]["name"], record["trial"]["repetition"]))
+        .collect();
+    let count = runs.len();
+    runs.sort();
+    runs.dedup();
+    assert_eq!(runs.len(), count, "nothing that stands was run twice");
+}
+
+#[test]
+fn a_scale_without_room_is_refused_before_it_starts() {
+    let world = World::new();
+    if !facility("a loop mount", world.mount_small_disk("disk", 64 << 20)) {
+        return;
+    }
+
+    let said = world.majorfault(&["reproduce", "S2", "--dir", "disk"]);
+
+    said.fails(2, "has only");
+}

@@ -1,0 +1,318 @@
+//! Prefetch policies: what is read ahead of a visit, decided from the accesses seen so far, around any reader.
+//!
+//! Each policy is a file with a `const` [`Policy`]; [`ALL`] names them once and everything else iterates over it.
+//! [`open`] opens a method with the policy that its parameters name: `mmap` with `policy=strided,stride=256k`.
+//! `spec` (tests) holds what every policy must do.
+
+mod around;
+mod cached;
+mod learned;
+mod merge;
+mod none;
+mod populate;
+#[cfg(test)]
+mod spec;
+mod streams;
+mod strided;
+mod thread;
+mod trace;
+mod whole;
+mod window;
+
+use around::Hints;
+pub use around::{By, Follower, Prefetching};
+
+use crate::access::{self, Method, Opened};
+use crate::error::{Error, Result};
+use crate::files::{Extent, Target};
+use crate::params::{Given, Param, Params, Switch, Value};
+use crate::units::Bytes;
+use cached::Cached;
+use merge::Merge;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Every policy, the one that does nothing first.
+pub const ALL: &[&Policy] = &[
+    &none::POLICY,
+    &window::POLICY,
+    &whole::POLICY,
+    &populate::POLICY,
+    &strided::POLICY,
+    &learned::POLICY,
+    &thread::POLICY,
+    &trace::POLICY,
+];
+
+/// Name of the parameter that chooses a policy.
+const CHOICE: &str = "policy";
+
+/// A way to decide what is read ahead.
+pub struct Policy {
+    /// The name users type.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub summary: &'static str,
+    /// Settings of the method underneath that the policy is made for, where the method has them and the user gave no
+    /// other: `advice=random`, say, so that the kernel's read-ahead does not multiply the bytes.
+    pub underneath: &'static [(&'static str, &'static str)],
+    /// Who does the system calls, unless the user says otherwise.
+    pub by: By,
+    /// Bytes ahead, unless the user says otherwise.
+    pub budget: Ahead,
+    /// Its own parameters, beside those of [`Common`].
+    pub params: fn() -> Vec<Param>,
+    /// A predictor for one thread, with the settings in force; none where nothing is decided during visits.
+    pub start: Option<Start>,
+}
+
+/// Makes a policy's predictor from its own parameters.
+///
+/// Errors: Invalid (unknown parameter or value, a file that is not a trace), Io.
+pub type Start = fn(&Scene, &Given) -> Result<(Box<dyn Predictor>, Given)>;
+
+/// What a policy works for.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// Bytes of the address space.
+    pub length: u64,
+    /// Bytes that may be announced and not yet visited, all announcements together. What a policy gave up, because the
+    /// accesses went elsewhere, is no longer ahead of anything and does not count.
+    pub budget: u64,
+    /// Bytes between two extents that are read rather than skipped.
+    pub gap: u64,
+}
+
+/// One thread's view of what comes next.
+pub trait Predictor: Send {
+    /// A visit of these extents begins.
+    fn announced(&mut self, extents: &[Extent]) {
+        let _ = extents;
+    }
+
+    /// `extent` is about to be visited (or was just read); what should be read ahead because of it is put into `wanted`,
+    /// soonest first. Extents may overlap, repeat what was wanted before and pass the end; they are cut, not refused.
+    fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>);
+
+    /// What went wrong since the last call (a trace that could not be written).
+    fn check(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// A predictor for another thread. It begins without any experience.
+    fn sibling(&self) -> Result<Box<dyn Predictor>>;
+}
+
+/// How much a policy reads ahead where nobody gave a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ahead {
+    /// So many bytes, and at most half of the memory that is free.
+    Bytes(u64),
+    /// Half of the memory that is free, of the machine or of the cgroup.
+    Memory,
+}
+
+/// Bytes ahead as users give them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// What the policy is made for.
+    Auto,
+    /// So many.
+    Bytes(Bytes),
+}
+
+impl Value for Budget {
+    fn read(text: &str) -> std::result::Result<Budget, String> {
+        match text {
+            "auto" => Ok(Budget::Auto),
+            size => Bytes::read(size).map(Budget::Bytes),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Budget::Auto => "auto".to_owned(),
+            Budget::Bytes(bytes) => bytes.text(),
+        }
+    }
+
+    fn legal() -> String {
+        format!("auto, or {}", Bytes::legal())
+    }
+}
+
+crate::params! {
+    /// What every policy can be told.
+    pub struct Common {
+        /// Bytes announced and not yet visited, at most; auto is 8 MiB (enough to hide a disk's latency), for whole half of the free memory.
+        budget: Budget = Budget::Auto,
+        /// Who does the system calls; by default the caller, which was as fast with a shorter tail, but a helper for whole and thread.
+        by: By = By::Policy,
+        /// Bytes between two wanted extents that are read rather than skipped; one page costs less than a second request.
+        gap: Bytes = Bytes::kib(4),
+        /// Whether to let go of what was visited (drop-behind); off, because the kernel keeps what is used again.
+        release: Switch = Switch::Off,
+    }
+}
+
+/// The policy of this name.
+///
+/// Errors: Invalid, listing the names there are.
+pub fn named(name: &str) -> Result<&'static Policy> {
+    ALL.iter().copied().find(|policy| policy.name == name).ok_or_else(|| {
+        let names: Vec<&str> = ALL.iter().map(|policy| policy.name).collect();
+        Error::Invalid(format!("there is no policy \"{name}\"; there are {}", names.join(", ")))
+    })
+}
+
+/// The parameters that `method` takes when given `given`: its own, and where it takes policies `policy` and those of the
+/// policy chosen.
+///
+/// Errors: Invalid where no policy has the name given.
+pub fn params(method: &Method, given: &Given) -> Result<Vec<Param>> {
+    let mut params = (method.params)();
+    if takes_policies(method) {
+        params.push(choice());
+    }
+    if let Some(policy) = chosen(method, given)? {
+        params.extend(Common::declared());
+        params.extend((policy.params)());
+    }
+    Ok(params)
+}
+
+/// Opens `method` with the policy that `given` names, or without one where it names none.
+///
+/// Errors: Invalid (unknown policy, parameter or value; a method that takes none), and those of the method.
+pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opened> {
+    let Some(policy) = chosen(method, given)? else {
+        return (method.open)(target, given);
+    };
+    given.only(&params(method, given)?)?;
+    let part = |declared: &[Param]| {
+        let own = |name: &str| declared.iter().any(|param| param.name == name);
+        Given(given.0.iter().filter(|(name, _)| own(name)).map(|(name, text)| (name.clone(), text.clone())).collect())
+    };
+    let opened = (method.open)(Arc::clone(&target), &underneath(policy, method, part(&(method.params)()))?)?;
+    let mut common = Common::from_given(&part(&Common::declared()))?;
+    // A hint that waits for its read would hold up the visit that it is for.
+    let is_waited_for = method.hints == access::Hints::Own;
+    if is_waited_for && common.by == By::Caller {
+        return Err(Error::Invalid(format!("{}: hints wait for their reads here; leave by=helper", method.name)));
+    }
+    if is_waited_for {
+        common.by = By::Helper;
+    }
+    let cached = if is_waited_for { Cached::nothing() } else { Cached::of(Arc::clone(&target)) };
+    around(policy, &target, opened, &common, cached, &part(&(policy.params)()))
+}
+
+/// The hints of `policy` for accesses to `target` that somebody else makes; they are given through the page cache.
+///
+/// Errors: Invalid (parameters; a policy that decides nothing during visits), Io.
+pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Follower> {
+    let declared = Common::declared();
+    let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        given.0.clone().into_iter().partition(|(name, _)| declared.iter().any(|param| param.name == *name));
+    let Common { budget, by: _, gap, release } = Common::from_given(&Given(common))?;
+    let Some(start) = policy.start else {
+        return Err(Error::Invalid(format!("{} decides nothing while a program runs", policy.name)));
+    };
+    let (budget, _) = granted(policy, budget, crate::headroom::free_bytes());
+    let scene = Scene { length: target.length(), budget, gap: gap.0 };
+    let (predictor, _) = start(&scene, &Given(own))?;
+    let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
+    let hints = Hints { merge, cached: Cached::each_of(Arc::clone(&target)), by: By::Caller, release };
+    let reader = (access::plain("pread")?.open)(target, &Given::none())?.reader;
+    Ok(Follower::new(reader, predictor, hints))
+}
+
+/// Whether `method` takes a policy: only where it finds what was read ahead.
+pub fn takes_policies(method: &Method) -> bool {
+    method.hints != access::Hints::None
+}
+
+/// The policy that `given` names for `method`.
+fn chosen(method: &Method, given: &Given) -> Result<Option<&'static Policy>> {
+    let Some(name) = given.get(CHOICE) else { return Ok(None) };
+    let policy = named(name)?;
+    if !takes_policies(method) {
+        return Err(Error::Invalid(format!(
+            "{} takes no policy, it finds nothing that was read ahead; choose a method with the parameter policy \
+             (`majorfault list methods`)",
+            method.name
+        )));
+    }
+    Ok(Some(policy))
+}
+
+fn choice() -> Param {
+    Param {
+        name: CHOICE,
+        default: none::POLICY.name.to_owned(),
+        legal: ALL.iter().map(|policy| policy.name).collect::<Vec<_>>().join("|"),
+        doc: "What is read ahead, see `majorfault list policies`; by default nothing but what the kernel does.",
+    }
+}
+
+/// The method's settings with those that the policy is made for.
+fn underneath(policy: &Policy, method: &Method, mut given: Given) -> Result<Given> {
+    let declared = (method.params)();
+    if policy.name == populate::POLICY.name && given.get("advice") == Some("random") {
+        return Err(Error::Invalid(
+            "advice=random makes the kernel populate by one read of 4 KiB after the other; leave it out".to_owned(),
+        ));
+    }
+    for (name, value) in policy.underneath {
+        if declared.iter().any(|param| param.name == *name) {
+            given.0.entry((*name).to_owned()).or_insert_with(|| (*value).to_owned());
+        } else if policy.name == populate::POLICY.name {
+            return Err(Error::Invalid(format!("{} can't be populated; choose mmap, or policy=whole", method.name)));
+        }
+    }
+    Ok(given)
+}
+
+/// `opened` with the policy around its reader, where the policy decides anything during visits.
+fn around(
+    policy: &Policy,
+    target: &Target,
+    opened: Opened,
+    common: &Common,
+    cached: Cached,
+    own: &Given,
+) -> Result<Opened> {
+    let Opened { reader, mut settings, mut notes } = opened;
+    let Common { budget, by, gap, release } = common;
+    let by = if *by == By::Policy { policy.by } else { *by };
+    let (budget, note) = granted(policy, *budget, crate::headroom::free_bytes());
+    notes.extend(note);
+    let scene = Scene { length: target.length(), budget, gap: gap.0 };
+    let in_force = Common { budget: Budget::Bytes(Bytes(budget)), by, gap: *gap, release: *release };
+    settings.0.extend(in_force.given().0);
+    settings = settings.with(CHOICE, policy.name);
+    let Some(start) = policy.start else {
+        own.only(&(policy.params)())?;
+        return Ok(Opened { reader, settings, notes });
+    };
+    let (predictor, own) = start(&scene, own)?;
+    settings.0.extend(own.0);
+    let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
+    let hints = Hints { merge, cached, by, release: *release };
+    let reader = Prefetching::new(reader, predictor, hints)?;
+    Ok(Opened { reader: Box::new(reader), settings, notes })
+}
+
+/// The bytes ahead that are really granted, with a note where they are fewer than the user asked for.
+fn granted(policy: &Policy, budget: Budget, free: u64) -> (u64, Option<String>) {
+    let room = free / 2;
+    match (budget, policy.budget) {
+        (Budget::Bytes(asked), _) if asked.0 > room => {
+            let cut = Bytes(room).rounded();
+            (room, Some(format!("{asked} ahead were asked; half of the free memory is {cut}, and that is used")))
+        }
+        (Budget::Bytes(asked), _) => (asked.0, None),
+        (Budget::Auto, Ahead::Bytes(usual)) => (usual.min(room), None),
+        (Budget::Auto, Ahead::Memory) => (room, None),
+    }
+}
