@@ -242,10 +242,11 @@ mod tests {
 
     #[test]
     fn the_interval_of_thousands_goes_on_where_that_of_a_thousand_ended() {
-        let (exact, _) = order(EXACT);
+        let (exact, counted) = order(EXACT);
         let (normal, coverage) = order(EXACT + 1);
 
         assert!(exact.abs_diff(normal) <= 1, "{exact} and {normal}");
+        assert!(counted > WANTED, "{counted}");
         assert_eq!(coverage, WANTED);
     }
 
