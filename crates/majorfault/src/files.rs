@@ -92,8 +92,13 @@ impl Target {
     }
 
     /// Bytes of the address space.
-    pub fn length(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.length
+    }
+
+    /// Never: an empty file cannot be opened.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// Bytes from one file before the next one's turn; the whole length where there is one file.
@@ -259,7 +264,7 @@ mod tests {
                 assert_eq!(piece.offset, next);
                 next += piece.length as u64;
             }
-            assert_eq!(next, target.length());
+            assert_eq!(next, target.len());
         }
     }
 }

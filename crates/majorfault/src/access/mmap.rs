@@ -1,6 +1,6 @@
 //! The file mapped and read in place: no copy, a fault for every page (or folio) not yet mapped.
 
-use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
+use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
@@ -16,7 +16,7 @@ pub(super) const METHOD: Method = Method {
     class: Class::Mapped,
     hints: Hints::PageCache,
     depth: None,
-    direct: Direct::Never,
+    direct: DirectIo::Never,
     params: MmapParams::declared,
     open,
 };
@@ -97,10 +97,10 @@ struct Maps {
 
 struct MmapReader(Arc<Maps>);
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
+pub(super) fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let params = MmapParams::from_given(given)?;
-    let (maps, notes) = Maps::open(target, &params)?;
-    Ok(Opened { reader: Box::new(MmapReader(Arc::new(maps))), settings: params.given(), notes })
+    let (maps, notes) = Maps::open(Arc::clone(&target), &params)?;
+    Ok(Opened::new(Box::new(MmapReader(Arc::new(maps))), target, params.given(), notes))
 }
 
 impl Maps {

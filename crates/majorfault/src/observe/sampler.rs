@@ -325,7 +325,7 @@ fn refused(pid: u32, error: &io::Error) -> Missing {
         Some(libc::ESRCH | libc::ENOENT) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
             Missing::new(what, format!("there is no process {pid}"), "check the number with ps")
         }
-        Some(libc::EACCES | libc::EPERM) => Missing::new(what, reason(), remedy()),
+        Some(libc::EACCES | libc::EPERM) => Missing::new(what, reason(), remedy()).told_by(error),
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
             Missing::new(what, "the kernel was built without perf events", "use a kernel with CONFIG_PERF_EVENTS=y")
         }

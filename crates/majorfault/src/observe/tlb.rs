@@ -95,6 +95,7 @@ fn refused(error: &std::io::Error) -> Missing {
         format!("perf_event_open(2) says {}", error.kind()),
         "set kernel.perf_event_paranoid=-1, or run with CAP_PERFMON",
     )
+    .told_by(error)
 }
 
 /// The tracepoint's number, from tracefs where it is mounted and readable.

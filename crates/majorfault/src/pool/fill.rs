@@ -306,7 +306,7 @@ fn no_room(pool: &Inner) -> Error {
         Some(error) => format!("dirty pages cannot be written ({error})"),
         None => "every page is held; let pages go, or give it more".to_owned(),
     };
-    Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.budget))
+    Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.memory))
 }
 
 /// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes

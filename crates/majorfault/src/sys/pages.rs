@@ -7,6 +7,7 @@ use crate::sys::advice::{self, Advice};
 use crate::sys::map::Mapping;
 use crate::sys::page_state::{self as state, Leave, Refused, Seen};
 use crate::sys::uffd::Uffd;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 
@@ -39,12 +40,18 @@ pub struct Shared<'m> {
 }
 
 /// A page that is read without holding it: what was read counts only once [`Optimistic::is_undisturbed`] says so.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Optimistic<'m> {
     word: &'m AtomicU64,
     bytes: *const u8,
     length: usize,
     version: u64,
+}
+
+impl fmt::Debug for Shared<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("first", &self.first).field("count", &self.count).finish_non_exhaustive()
+    }
 }
 
 impl PageMemory {
