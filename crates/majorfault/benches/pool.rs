@@ -2,7 +2,7 @@
 //!
 //! One cache line, or all, of a random page, from a pool of 256 MiB: through a raw pointer into a mapping of the same size, through
 //! an optimistic look, and pinned; with one thread and with two, each reading all pages in its own order.
-
+#![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 #![allow(unsafe_code, reason = "the raw pointer to be compared with has to be raw")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

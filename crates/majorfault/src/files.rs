@@ -69,7 +69,7 @@ impl Target {
         if paths.is_empty() {
             return Err(Error::Invalid("no file is named; name one, or a block device".to_owned()));
         }
-        if stripe == 0 || !stripe.is_multiple_of(4096) {
+        if stripe == 0 || stripe % 4096 != 0 {
             return Err(Error::Invalid(format!("a stripe of {} is not a multiple of 4096 bytes", layout.stripe)));
         }
         let mut files = paths.iter().map(|path| TargetFile::open(path, layout)).collect::<Result<Vec<_>>>()?;

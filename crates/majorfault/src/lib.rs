@@ -3,7 +3,7 @@
 //! [`access`] has one method per way to reach a file (mapping, pread, `O_DIRECT`, `io_uring`), all behind one
 //! [`Reader`](access::Reader); [`map`] has mapped files that behave, [`pool`] a buffer pool of our own; [`prefetch`] has the
 //! policies that read ahead around a reader;
-//! [`observe`] has the counters that tell what each of them cost; [`files`], [`units`], [`params`], [`needs`] and
+//! [`observe`] has the counters that tell what each of them cost; [`files`], [`units`], [`params`](mod@params), [`needs`] and
 //! [`error`] are the ground they stand on.
 //!
 //! The front door is typed; a name that does not exist does not compile:

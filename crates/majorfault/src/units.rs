@@ -76,7 +76,7 @@ pub fn three_digits(value: f64) -> String {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = BYTE_STEPS.iter().find(|(_, step)| self.0 != 0 && self.0.is_multiple_of(*step));
+        let exact = BYTE_STEPS.iter().find(|(_, step)| self.0 != 0 && self.0 % *step == 0);
         match exact {
             Some((suffix, step)) => write!(f, "{}{suffix}", self.0 / step),
             None => write!(f, "{}", self.0),

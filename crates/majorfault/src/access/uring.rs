@@ -83,7 +83,7 @@ impl Files {
     /// Whether these can be written: past the page cache only in whole units.
     fn check_aligned(&self, extents: &[Extent]) -> Result<()> {
         let unit = self.direct.alignment.offset as u64;
-        let fits = |extent: &&Extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit);
+        let fits = |extent: &&Extent| extent.offset % unit == 0 && (extent.length as u64) % unit == 0;
         match extents.iter().find(|extent| !fits(extent)) {
             None => Ok(()),
             Some(crooked) => Err(Error::Invalid(format!(
@@ -184,8 +184,8 @@ impl UringReader {
     /// Whether no extent has to be rounded out.
     fn all_aligned(&self, extents: &[Extent]) -> bool {
         let unit = self.files.direct.alignment.offset as u64;
-        extents.iter().all(|extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit))
-            && self.files.direct.target.files().iter().all(|file| file.start.is_multiple_of(unit))
+        extents.iter().all(|extent| extent.offset % unit == 0 && (extent.length as u64) % unit == 0)
+            && self.files.direct.target.files().iter().all(|file| file.start % unit == 0)
     }
 
     fn work_for(&self, index: usize, extent: Extent) -> Result<Work> {

@@ -391,12 +391,11 @@ mod tests {
         // Fault-around maps 64 KiB at once: one fault for each touched block.
         let sum = (0..64).fold(0u8, |sum, block| sum ^ std::hint::black_box(bytes[block * 16 * PAGE + 100]));
         let mut offsets = Vec::new();
-        sampler.read(|seen| {
-            if let Seen::Fault { address, .. } = seen
-                && (base..base + 1024 * PAGE as u64).contains(&address)
-            {
+        sampler.read(|seen| match seen {
+            Seen::Fault { address, .. } if (base..base + 1024 * PAGE as u64).contains(&address) => {
                 offsets.push(address - base);
             }
+            _ => {}
         });
 
         std::hint::black_box(sum);

@@ -212,7 +212,7 @@ impl Open {
         let layout = Layout { write: true, ..Layout::default() };
         let target = Arc::new(Target::open(&[path.to_owned()], &layout)?);
         // Past the page cache where the last page is whole: else it could not be written so.
-        let is_whole = length.is_multiple_of(options.page.0.max(4096));
+        let is_whole = length % options.page.0.max(4096) == 0;
         let direct = is_whole.then(|| DirectOptions::default().open_target(Arc::clone(&target)).ok()).flatten();
         let reader = direct.map_or_else(|| PreadOptions::default().open_target(Arc::clone(&target)), Ok)?;
         // No more room than the file could use: a budget is for the largest it will be.

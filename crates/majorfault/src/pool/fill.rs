@@ -174,7 +174,7 @@ fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
     for (index, (_, held)) in absent.iter().enumerate() {
         let number = held.number();
         match runs.last_mut() {
-            Some(run) if before == number.checked_sub(1) && !number.is_multiple_of(most) => run.end = index + 1,
+            Some(run) if before == number.checked_sub(1) && number % most != 0 => run.end = index + 1,
             _ => runs.push(index..index + 1),
         }
         before = Some(number);

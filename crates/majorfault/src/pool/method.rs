@@ -105,7 +105,7 @@ pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
     if target.files().len() == 1 {
         return Ok(most);
     }
-    if !target.stripe().is_multiple_of(page.0.max(1)) {
+    if target.stripe() % page.0.max(1) != 0 {
         return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
     }
     // The largest power of two that does.

@@ -360,7 +360,7 @@ impl Predictor for LearnedPredictor {
             return;
         }
         self.now += 1;
-        if self.now.is_multiple_of(IDLE) {
+        if self.now % IDLE == 0 {
             self.give_up_idle();
         }
         let streams = self.streams.len();
