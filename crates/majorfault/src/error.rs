@@ -1,6 +1,7 @@
 //! What can go wrong, in words a user can act on: what was tried, on what, what came back, what to do.
 
 use crate::needs::{Lack, Missing};
+use crate::units::ParseError;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -175,6 +176,12 @@ impl std::error::Error for Error {
             Error::Io { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+impl From<ParseError> for Error {
+    fn from(error: ParseError) -> Error {
+        Error::Invalid(error.to_string())
     }
 }
 

@@ -67,6 +67,11 @@ pub use params::Given;
 pub use pool::{Pool, PooledFile};
 pub use units::{Bytes, Nanos};
 
+/// The examples of the README, which must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 /// Every facility that something of this library can use, for telling what is here.
 pub const NEEDS: &[&Need] = &[
     &sys::ring::IO_URING,

@@ -167,7 +167,7 @@ value_by_text! {
 
 impl Value for Nanos {
     fn read(text: &str) -> std::result::Result<Self, String> {
-        text.parse()
+        text.parse().map_err(|why| format!("{why}"))
     }
     /// Exact, where `Display` rounds: a record must give back the same time.
     fn text(&self) -> String {

@@ -23,6 +23,7 @@ pub(super) const METHOD: Method = Method {
 
 crate::choices! {
     /// What the kernel is told about the mapping before the first touch (madvise(2)).
+    #[non_exhaustive]
     pub enum Hint {
         /// Nothing.
         Normal = "normal",
@@ -39,6 +40,7 @@ crate::choices! {
 
 crate::choices! {
     /// What is faulted in at opening.
+    #[non_exhaustive]
     pub enum Populate {
         /// Nothing.
         None = "none",
@@ -51,6 +53,7 @@ crate::choices! {
 
 crate::choices! {
     /// Where the mapping is put.
+    #[non_exhaustive]
     pub enum Align {
         /// Where the kernel likes.
         Page = "page",
@@ -73,6 +76,7 @@ crate::choices! {
 
 crate::params! {
     /// How the file is mapped.
+    #[non_exhaustive]
     pub struct MmapParams {
         /// The hint given before the first touch; by default none, as in most programs.
         advice: Hint = Hint::Normal,
