@@ -416,3 +416,71 @@ fn advise_files(target: &Target, extents: &[Extent], advice: FileAdvice) -> Resu
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    fn pages(count: u64) -> Vec<Extent> {
+        (0..count).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect()
+    }
+
+    #[test]
+    fn every_method_opens_by_its_options_and_reads_any_bytes() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let path = file.path();
+        let opened = [Mmap::open(path), Pread::open(path), Direct::open(path)];
+        let queued = crate::sys::ring::IO_URING.met().is_ok().then(|| Uring::options().depth(4).open(path));
+        for opened in opened.into_iter().chain(queued) {
+            let mut opened = opened.unwrap();
+            let mut bytes = [0; 300];
+            opened.read_at(3 * PAGE as u64 - 100, &mut bytes).unwrap();
+
+            assert!(bytes == file.content()[3 * PAGE - 100..][..300], "{opened:?}");
+            assert_eq!((opened.len(), opened.read_at(u64::MAX, &mut []).is_ok()), (8 * PAGE as u64, true));
+        }
+        assert_eq!(Null::open(path).unwrap().len(), 8 * PAGE as u64);
+    }
+
+    #[test]
+    fn a_closure_that_breaks_ends_the_visit() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let mut opened = Pread::open(file.path()).unwrap();
+        let mut seen = Vec::new();
+
+        let visited = opened.visit(&pages(8), |index, _| {
+            seen.push(index);
+            if index == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+
+        visited.unwrap();
+        assert_eq!(seen, [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_a_closure_fills_is_written() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mut opened = PreadOptions::default().open_target(file.target(true)).unwrap();
+
+        opened.update(&pages(4)[1..3], |index, bytes| bytes.fill(index as u8 + 7)).unwrap();
+
+        let content = std::fs::read(file.path()).unwrap();
+        assert!(content[..PAGE] == file.content()[..PAGE] && content[3 * PAGE..] == file.content()[3 * PAGE..]);
+        assert_eq!((content[PAGE], content[2 * PAGE - 1], content[2 * PAGE], content[3 * PAGE - 1]), (7, 7, 8, 8));
+    }
+
+    #[test]
+    fn options_that_cannot_be_used_are_refused_in_code_as_by_name() {
+        let file = TestFile::on_disk(PAGE);
+
+        for (options, told) in [
+            (Uring::options().depth(0), "depth=0: legal is 1 to 4096"),
+            (Uring::options().depth(4097), "depth=4097: legal is 1 to 4096"),
+            (Uring::options().depth(8).batch(9), "batch=9: legal is 1 to the depth, 8"),
+            (Uring::options().batch(0), "batch=0: legal is 1 to the depth, 32"),
+        ] {
+            assert_eq!(options.open(file.path()).unwrap_err().to_string(), told);
+        }
+    }
+}

@@ -270,3 +270,40 @@ pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    #[test]
+    fn a_pool_that_fills_itself_shows_the_file_to_every_thread() {
+        let file = TestFile::on_disk(40 * PAGE);
+        let mut handle = Pool::options().memory(Bytes::kib(128)).open(file.path()).unwrap();
+        let mut other = handle.sibling().unwrap();
+
+        for number in 0..40 {
+            let content = &file.content()[number as usize * PAGE..][..PAGE];
+            assert!(handle.pin(number).unwrap()[..] == *content);
+            assert!(other.pin(number).unwrap()[..] == *content);
+        }
+
+        let pool = handle.pool();
+        assert_eq!((pool.len(), pool.page_size(), pool.page_count()), (40 * PAGE as u64, PAGE, 40));
+        assert_eq!((pool.metrics().misses, pool.metrics().hits), (40, 40), "both look into one pool");
+        assert!(pool.metrics().evicted > 0, "in 32 pages");
+    }
+
+    #[test]
+    fn a_pool_before_a_writable_target_can_be_changed() {
+        let file = TestFile::on_disk(2 * PAGE);
+        let mut handle = Pool::options().direct(false).handle(file.target(true)).unwrap();
+
+        handle.change(1, |bytes| bytes[..3].fill(9)).unwrap();
+        handle.sync().unwrap();
+
+        assert_eq!(std::fs::read(file.path()).unwrap()[PAGE..PAGE + 3], [9; 3]);
+        let mut reading = Pool::options().open(file.path()).unwrap();
+        assert!(matches!(reading.change(1, |_| ()), Err(Error::Invalid(_))));
+    }
+}
