@@ -29,7 +29,8 @@ fn lent_twice(map: &mut MappedFile) {
 fn read_and_changed(map: &mut MappedFile) {
     let mut stable = unsafe { map.assume_stable_mut() };
     let slice = stable.stable().get(0..4).unwrap();
-    stable.bytes_mut(0..4).unwrap()[0] = slice[0];
+    stable.bytes_mut(0..4).unwrap().fill(0);
+    println!("{}", slice[0]);
 }
 
 fn main() {
