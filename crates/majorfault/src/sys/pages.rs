@@ -495,7 +495,8 @@ mod tests {
     #[test]
     fn a_page_of_other_memory_evicts_nobodys_page() {
         let (memory, other) = (PageMemory::new(1, 4096).unwrap(), PageMemory::new(1, 4096).unwrap());
-        (filled(&memory, 0, 5), filled(&other, 0, 6));
+        filled(&memory, 0, 5);
+        filled(&other, 0, 6);
         let reading = memory.share(0).unwrap();
         let foreign = vec![other.lock(0).unwrap()];
 
