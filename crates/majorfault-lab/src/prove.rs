@@ -2,17 +2,17 @@
 //! would, in turns, cold, within the program's memory limit.
 
 use crate::doctor::Finding;
-use crate::doctor::evidence::{Evidence, MappedFile};
 use crate::doctor::gain;
 use crate::lineup;
 use crate::machine;
-use crate::process::files;
 use crate::record::{Outcome, Record};
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session::{self, Comparison};
 use crate::stats;
 use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::files;
 use majorfault::observe::pattern::Pattern;
 use majorfault::sys::cache::{self, FileAdvice};
 use majorfault::trace::{Run, Writer};
@@ -327,7 +327,7 @@ mod tests {
     use crate::stats::Estimate;
 
     use crate::doctor::Severity;
-    use crate::doctor::evidence::{Deep, FileMapping, Group, Target};
+    use crate::watch::evidence::{Deep, FileMapping, Group, Target};
     use majorfault::observe::pattern::{Access, Recognised};
     use majorfault::observe::places::FileId;
     use std::os::unix::fs::MetadataExt;

@@ -24,7 +24,7 @@ const LIBRARY: Plan = Plan {
 const LAB: Plan = Plan {
     floors: &[
         &["data", "trial", "traits", "record", "stats"],
-        &["workload", "machine", "place", "scratch", "peer", "procedure", "process", "outputs"],
+        &["workload", "machine", "place", "scratch", "peer", "procedure", "watch", "outputs"],
         &["kinds"],
         &["run", "lineup"],
         &["experiment", "jobfile"],
@@ -61,10 +61,10 @@ const OTHER_THINGS: &[(&str, &str, &str)] = &[
     ("report/advice.rs", "populate", "a parameter of mmap"),
     // Rules do not say themselves yet what proves them, what they gain, and what they mean for which program.
     ("doctor/gain.rs", "thrash", "the rule whose gain this is"),
-    ("doctor/programs.rs", "thrash", "the rule that a setting belongs to"),
-    ("doctor/programs.rs", "random_scan", "the rule that a setting belongs to"),
-    ("doctor/programs.rs", "fault_stall", "the rule that a setting belongs to"),
-    ("doctor/programs.rs", "read_ahead_flood", "the rule that a setting belongs to"),
+    ("doctor/software.rs", "thrash", "the rule that a setting belongs to"),
+    ("doctor/software.rs", "random_scan", "the rule that a setting belongs to"),
+    ("doctor/software.rs", "fault_stall", "the rule that a setting belongs to"),
+    ("doctor/software.rs", "read_ahead_flood", "the rule that a setting belongs to"),
     ("prove.rs", "fault_stall", "the rule that is proven"),
     ("prove.rs", "thrash", "the rule that is proven"),
     ("prove.rs", "read_ahead_flood", "the rule that is proven"),

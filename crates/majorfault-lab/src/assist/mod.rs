@@ -10,8 +10,8 @@ mod terminal;
 pub use json::document;
 pub use terminal::print;
 
-use crate::process::faults::{Faults, FileFault, Happened};
-use crate::process::files;
+use crate::watch::faults::{Faults, FileFault, Happened};
+use crate::watch::files;
 use allowance::Allowance;
 use majorfault::files::{Layout, Target};
 use majorfault::observe::places::{FileId, Places};

@@ -3,7 +3,7 @@
 use crate::command::launched::Whom;
 use crate::command::{Exit, stop_flag};
 use crate::outputs::{Force, Kind, Outputs};
-use crate::process::recording::{self, Options, Recorded};
+use crate::watch::recording::{self, Options, Recorded};
 use majorfault::{Bytes, Error, Nanos, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! What a remedy can gain at most, from the time that is waited now.
 
 use super::Finding;
-use super::evidence::{Evidence, MappedFile};
+use crate::watch::evidence::{Evidence, MappedFile};
 
 /// Rules whose remedy is about waiting in faults.
 const ABOUT_WAITING: &[&str] =

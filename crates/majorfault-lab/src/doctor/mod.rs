@@ -2,29 +2,12 @@
 //!
 //! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
 
-mod advice;
-mod details;
-pub mod endpoint;
-pub mod evidence;
 pub mod gain;
-pub mod gather;
-pub mod grid;
-mod json;
-pub mod openmetrics;
-mod page;
-mod programs;
-mod round;
 pub mod rules;
-mod status;
-mod tally;
-mod terminal;
-pub mod totals;
+mod software;
+pub mod tell;
 
-use evidence::Evidence;
-
-pub use json::document;
-pub use page::page;
-pub use terminal::{print, print_proofs};
+use crate::watch::evidence::Evidence;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,7 +63,7 @@ pub struct Rule {
 /// What all rules find, worst first.
 pub fn examine(evidence: &Evidence) -> Vec<Finding> {
     let look = |rule: &&Rule| {
-        let named = |finding| programs::with_setting(evidence, Finding { rule: rule.name, ..finding });
+        let named = |finding| software::with_setting(evidence, Finding { rule: rule.name, ..finding });
         (rule.look)(evidence).into_iter().map(named).collect::<Vec<_>>()
     };
     let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(look).collect();

@@ -1,8 +1,8 @@
 //! O_DIRECT with buffers, offsets or lengths that don't fit: the calls fail, or the file system reads through the cache.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
-use crate::process::files::Descriptor;
+use crate::watch::evidence::Evidence;
+use crate::watch::files::Descriptor;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
@@ -56,7 +56,7 @@ fn is_cached(file: &Descriptor) -> bool {
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::Calls;
+    use crate::watch::evidence::Calls;
 
     fn open() -> Evidence {
         let mut evidence = healthy();

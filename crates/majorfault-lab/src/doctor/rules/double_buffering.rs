@@ -1,7 +1,7 @@
 //! Read calls that copy the same cached bytes again and again: a cache in front of a cache.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule =
@@ -46,7 +46,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::process::files::Descriptor;
+    use crate::watch::files::Descriptor;
 
     #[test]
     fn passes_over_a_cached_file_are_found_and_a_first_read_is_not() {

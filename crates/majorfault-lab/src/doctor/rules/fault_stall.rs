@@ -1,8 +1,8 @@
 //! Threads wait for the device in page faults: one page at a time, with nothing else in flight.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::terminal::words;
+use crate::doctor::tell::terminal::words;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::{Evidence, MappedFile};
 use majorfault::observe::pattern::Pattern;
 use majorfault::{Bytes, Nanos};
 

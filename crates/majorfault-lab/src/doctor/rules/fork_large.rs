@@ -1,8 +1,8 @@
 //! Forking with much writable memory: the page tables are copied while everybody waits, and every page written after it
 //! faults once more.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule =

@@ -1,7 +1,7 @@
 //! The cgroup is full of memory that can't be freed: the next allocation may kill a process.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule =

@@ -1,7 +1,7 @@
 //! Much anonymous memory in small pages, where huge ones could be had.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
@@ -47,7 +47,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::Huge;
+    use crate::watch::evidence::Huge;
 
     #[test]
     fn much_memory_in_small_pages_is_noted() {

@@ -1,7 +1,7 @@
 //! Mapping and unmapping all the time: system calls, faults again, and TLB shootdowns on every processor that runs us.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 
 pub(super) const RULE: Rule =
     Rule { name: "map_churn", summary: "mappings are made and thrown away all the time, with TLB shootdowns", look };

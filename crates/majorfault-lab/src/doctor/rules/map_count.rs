@@ -1,7 +1,7 @@
 //! Nearly as many mappings as a process may have; the next mmap or mprotect fails with "out of memory".
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 
 pub(super) const RULE: Rule =
     Rule { name: "map_count", summary: "the number of mappings is near vm.max_map_count", look };

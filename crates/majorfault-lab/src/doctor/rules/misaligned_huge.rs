@@ -1,7 +1,7 @@
 //! A mapping that could have huge pages, but whose address and file offset differ modulo 2 MiB, so that it can't.
 
-use crate::doctor::evidence::{Evidence, FileMapping, MappedFile};
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::{Evidence, FileMapping, MappedFile};
 use majorfault::Bytes;
 use majorfault::sys::map::HUGE_PAGE;
 
@@ -51,7 +51,7 @@ fn of_file(file: &MappedFile) -> Option<Finding> {
 mod tests {
     use super::super::scenes::{advise, only, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
 
     #[test]
     fn a_skewed_mapping_is_found_only_where_huge_pages_are_wanted() {

@@ -16,7 +16,7 @@ mod random_recency;
 mod random_scan;
 mod read_ahead_flood;
 #[cfg(test)]
-pub(super) mod scenes;
+mod scenes;
 mod thrash;
 mod truncated;
 mod will_need_cap;
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_program_of_which_nothing_is_known_raises_nothing() {
-        let findings = examine(&crate::doctor::evidence::Evidence::default());
+        let findings = examine(&crate::watch::evidence::Evidence::default());
 
         assert!(findings.is_empty(), "{findings:?}");
     }

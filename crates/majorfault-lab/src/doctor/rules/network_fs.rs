@@ -1,7 +1,7 @@
 //! A file of a network file system is mapped: a lost connection becomes a SIGBUS or a thread that can't be killed.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule { name: "network_fs", summary: "a file of a network file system is mapped", look };

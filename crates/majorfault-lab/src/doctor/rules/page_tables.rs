@@ -1,7 +1,7 @@
 //! Page tables that take a good part of the memory they map: sparse touches in a large mapping, or many processes.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule =

@@ -1,8 +1,8 @@
 //! MADV_POPULATE_READ (or MAP_POPULATE, mlock) on a mapping with MADV_RANDOM: the kernel faults page by page without
 //! read-ahead. Those faults are made by no instruction, so the process's count has them and the samples don't.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 
 pub(super) const RULE: Rule = Rule {
     name: "populate_after_random",
@@ -50,7 +50,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 mod tests {
     use super::super::scenes::{advise, count, healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
 
     #[test]
     fn waits_by_no_instruction_under_random_advice_are_a_populate() {

@@ -1,8 +1,8 @@
 //! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so the hot
 //! ones are evicted like the cold.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::{Evidence, MappedFile};
 
 pub(super) const RULE: Rule = Rule {
     name: "random_recency",
@@ -48,7 +48,7 @@ fn finding(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) 
 mod tests {
     use super::super::scenes::{advise, count, only, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
 
     fn planted() -> Evidence {
         let mut evidence = with_file(|file| file.major = 500);
@@ -62,7 +62,7 @@ mod tests {
         assert!(only(&RULE, &planted()).evidence[1].contains("4000 evicted pages"));
 
         let old =
-            Evidence { machine: crate::doctor::evidence::Machine { kernel: (6, 1), ..planted().machine }, ..planted() };
+            Evidence { machine: crate::watch::evidence::Machine { kernel: (6, 1), ..planted().machine }, ..planted() };
         assert!(look(&old).is_empty());
     }
 

@@ -1,8 +1,8 @@
 //! MADV_RANDOM on a mapping that is read in order: no read-ahead, one page for each wait.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::terminal::words;
+use crate::doctor::tell::terminal::words;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Nanos;
 use majorfault::observe::pattern::Pattern;
 
@@ -42,7 +42,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
 mod tests {
     use super::super::scenes::{advise, only, order, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
 
     #[test]
     fn a_scan_under_random_advice_is_found_and_a_lookup_is_not() {

@@ -1,8 +1,8 @@
 //! Random accesses under the default advice: each fault reads a whole window, most of it for nothing.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::terminal::words;
+use crate::doctor::tell::terminal::words;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::{Evidence, MappedFile};
 use majorfault::Bytes;
 use majorfault::observe::pattern::Pattern;
 
@@ -68,7 +68,7 @@ fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
 mod tests {
     use super::super::scenes::{advise, count, only, order, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
 
     fn flooded() -> Evidence {
         let mut evidence = with_file(|file| {

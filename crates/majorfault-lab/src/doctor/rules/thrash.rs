@@ -1,8 +1,8 @@
 //! Pages are evicted and needed again: the working set is larger than the memory it is allowed.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::terminal::words;
+use crate::doctor::tell::terminal::words;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::{Evidence, MappedFile};
 use majorfault::Bytes;
 use majorfault::observe::pattern::Pattern;
 

@@ -1,7 +1,7 @@
 //! A mapped file becomes shorter while it is mapped: touching what is gone is a SIGBUS.
 
-use crate::doctor::evidence::Evidence;
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule { name: "truncated", summary: "a mapped file became shorter while watched", look };

@@ -1,8 +1,8 @@
 //! MADV_WILLNEED, POSIX_FADV_WILLNEED or readahead(2) for more than the kernel reads for one call: it cuts the range and says
 //! nothing (force_page_cache_ra, mm/readahead.c), and the rest is read by faults or read calls later.
 
-use crate::doctor::evidence::{Evidence, WillNeed};
 use crate::doctor::{Finding, Rule, Severity};
+use crate::watch::evidence::{Evidence, WillNeed};
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule =
@@ -58,7 +58,7 @@ fn remedy(advice: &str, cap_bytes: u64) -> String {
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::AdviceSeen;
+    use crate::watch::evidence::AdviceSeen;
 
     /// The healthy program asks for its file, 1 GiB, of which 8 MiB are read.
     fn asking(spoil: impl FnOnce(&mut WillNeed)) -> Evidence {
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn one_wait_in_another_file_says_nothing_of_a_cached_one() {
         let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
-        let other = crate::doctor::evidence::MappedFile { waits: 1, ..Default::default() };
+        let other = crate::watch::evidence::MappedFile { waits: 1, ..Default::default() };
         evidence.files.push(other);
         assert_eq!(worst(&RULE, &evidence), None);
 

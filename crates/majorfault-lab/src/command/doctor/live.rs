@@ -1,12 +1,13 @@
 //! A watch that goes on, round after round, until SIGINT or the end of the process: a live screen, metrics for others.
 
-use crate::doctor::endpoint::Endpoint;
-use crate::doctor::evidence::Evidence;
-use crate::doctor::gather::{Options, Watcher};
-use crate::doctor::totals::Totals;
-use crate::doctor::{self, Finding, Severity, openmetrics};
+use crate::doctor::tell::endpoint::Endpoint;
+use crate::doctor::tell::totals::Totals;
+use crate::doctor::tell::{self, openmetrics};
+use crate::doctor::{self, Finding, Severity};
 use crate::outputs;
-use crate::process::has_ended;
+use crate::watch::evidence::Evidence;
+use crate::watch::gather::{Options, Watcher};
+use crate::watch::has_ended;
 use majorfault::{Error, Result};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -91,7 +92,7 @@ impl Sinks {
         let mut text = Vec::new();
         let is_screen = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         let begin: &[u8] = if is_screen { CLEAR } else { b"\n" };
-        let written = doctor::print(evidence, findings, &mut text)
+        let written = tell::print(evidence, findings, &mut text)
             // Past anstream, which takes out all sequences where NO_COLOR is set.
             .and_then(|()| io::stdout().write_all(begin))
             .and_then(|()| anstream::stdout().write_all(&text))

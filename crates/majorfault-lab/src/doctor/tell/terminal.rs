@@ -1,8 +1,8 @@
 //! One screen of text: who, the files with their faults, the findings; never wider than 100 columns.
 
-use super::evidence::{Evidence, MappedFile};
 use super::json::advice;
-use super::{Finding, Severity, gain};
+use crate::doctor::{Finding, Severity, gain};
+use crate::watch::evidence::{Evidence, MappedFile};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use majorfault::observe::pattern::{Pattern, Recognised};
 use majorfault::{Bytes, Nanos};
@@ -149,7 +149,7 @@ pub(super) fn order(order: &Recognised) -> String {
 }
 
 /// A pattern in words.
-pub(super) fn words(pattern: Pattern) -> String {
+pub(in crate::doctor) fn words(pattern: Pattern) -> String {
     let distance = |bytes: i64| {
         let direction = if bytes < 0 { " backward" } else { "" };
         format!("{}{direction}", Bytes(bytes.unsigned_abs()).rounded())
@@ -239,8 +239,8 @@ fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::Evidence;
-    use crate::doctor::rules::scenes::{advise, healthy, order as in_order, with_file};
+    use crate::watch::evidence::Evidence;
+    use crate::watch::scenes::{advise, healthy, order as in_order, with_file};
     use majorfault::Missing;
 
     fn said(evidence: &Evidence, findings: &[Finding]) -> String {
@@ -341,7 +341,7 @@ mod tests {
         });
         assert_eq!(cells(&evidence.files[0]), ["1.00 GiB", "?", "900", "1.5ms", "stride 4.00 KiB backward (95 %)"]);
 
-        advise(&mut evidence, crate::doctor::evidence::Deep { sequential: true, ..Default::default() });
+        advise(&mut evidence, crate::watch::evidence::Deep { sequential: true, ..Default::default() });
         evidence.files[0].came_bytes = Some(1 << 20);
         assert_eq!(cells(&evidence.files[0])[4], "not seen; 1.00 MiB came into the cache; advice sequential");
 

@@ -8,7 +8,7 @@ use super::grid::Timeline;
 use super::status;
 use super::tally::{Tally, Track};
 use crate::place;
-use crate::process::files::{self, Mount};
+use crate::watch::files::{self, Mount};
 use majorfault::observe::pattern::{self, Access};
 use majorfault::observe::places::{FileId, Place, Places};
 use majorfault::observe::sampler::{Sampler, Seen};

@@ -1,7 +1,7 @@
 //! The same as the text, for programs: base units, names stable.
 
-use super::evidence::{AdviceSeen, Evidence, MappedFile};
-use super::{Finding, gain};
+use crate::doctor::{Finding, gain};
+use crate::watch::evidence::{AdviceSeen, Evidence, MappedFile};
 use majorfault::observe::pattern::Pattern;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use super::evidence::{Evidence, Target};
 use super::round::Round;
 use super::status;
-use crate::process::{check, closed, has_ended, raise_descriptor_limit};
+use crate::watch::{check, closed, has_ended, raise_descriptor_limit};
 use majorfault::observe::places::Places;
 use majorfault::observe::sampler::Sampler;
 use majorfault::sys::clock::monotonic;

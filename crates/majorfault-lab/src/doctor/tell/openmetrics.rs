@@ -127,7 +127,7 @@ impl Metrics {
     }
 }
 
-fn labels_of(finding: &super::Finding) -> Labels {
+fn labels_of(finding: &crate::doctor::Finding) -> Labels {
     let severity = finding.severity.word().to_owned();
     vec![("rule", finding.rule.to_owned()), ("severity", severity), ("scope", printable(&finding.scope))]
 }
@@ -189,8 +189,8 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::{Evidence, Faults, MappedFile, Process, Target};
     use crate::doctor::{Finding, Severity};
+    use crate::watch::evidence::{Evidence, Faults, MappedFile, Process, Target};
     use std::time::Duration;
 
     fn busy() -> Totals {

@@ -2,12 +2,13 @@
 //!
 //! This fills a template (`page.html`) with texts; all numbers are formatted here, all layout is there.
 
-use super::evidence::{Evidence, MappedFile};
-use super::grid::{Grid, Moment, Timeline};
-use super::{Finding, Severity, gain, terminal};
+use super::terminal;
+use crate::doctor::{Finding, Severity, gain};
 use crate::report::plot::{self, Heat, Look, Rates};
 use crate::report::series::Series;
 use crate::report::{html, words};
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::grid::{Grid, Moment, Timeline};
 use majorfault::{Bytes, Nanos, Result};
 use minijinja::{Value, context};
 
@@ -134,7 +135,7 @@ fn map(evidence: &Evidence, file: &MappedFile, grid: &Grid) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::{Faults, Target};
+    use crate::watch::evidence::{Faults, Target};
     use majorfault::Missing;
     use std::time::Duration;
 

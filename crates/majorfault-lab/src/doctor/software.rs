@@ -4,7 +4,7 @@
 //! own manuals; a line is added to the remedy, which itself stays.
 
 use super::Finding;
-use super::evidence::{Evidence, MappedFile};
+use crate::watch::evidence::{Evidence, MappedFile};
 use majorfault::observe::pattern::Pattern;
 use std::path::Path;
 
@@ -231,10 +231,10 @@ fn has_library(evidence: &Evidence, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::scenes::{advise, count, order, with_file};
     use super::*;
-    use crate::doctor::evidence::Deep;
     use crate::doctor::examine;
+    use crate::watch::evidence::Deep;
+    use crate::watch::scenes::{advise, count, order, with_file};
 
     /// A file of this name that waits in lookups, in a process with this library mapped.
     fn waits(path: &str, library: &str) -> Evidence {

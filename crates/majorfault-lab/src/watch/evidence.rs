@@ -1,7 +1,7 @@
 //! What is known of a watched process: gathered once, plain data, judged by the rules.
 
 use super::grid::{Grid, Timeline};
-use crate::process::files::Descriptor;
+use crate::watch::files::Descriptor;
 use majorfault::Missing;
 use majorfault::observe::pattern::{Access, Recognised};
 use majorfault::observe::places::FileId;
@@ -341,7 +341,7 @@ impl MappedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::rules::scenes::{count, healthy, with_file};
+    use crate::watch::scenes::{count, healthy, with_file};
 
     fn watched(length: Duration) -> Evidence {
         Evidence { watched: length, ..Evidence::default() }

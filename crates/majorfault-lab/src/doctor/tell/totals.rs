@@ -1,7 +1,7 @@
 //! What all rounds of a watch add up to, for whoever asks again and again: counters grow, levels are the latest.
 
-use super::Finding;
-use super::evidence::{Evidence, MappedFile, Process, Target};
+use crate::doctor::Finding;
+use crate::watch::evidence::{Evidence, MappedFile, Process, Target};
 use std::collections::BTreeMap;
 
 /// Files that are told apart; the faults of more go to [`OTHERS`], so that a program that maps new files all the time
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn with_faults(faults: u64) -> Evidence {
-        use crate::doctor::evidence::Faults;
+        use crate::watch::evidence::Faults;
         let seen =
             Faults { seen: faults, major: 2 * faults, waited_ns: 3 * faults, lost: 4 * faults, ..Faults::default() };
         Evidence { faults: Some(seen), ..round("/a", faults) }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn programs_count_only_where_they_faulted() {
-        use crate::doctor::evidence::FileMapping;
+        use crate::watch::evidence::FileMapping;
         let program = |faults| {
             let mut evidence = round("/bin/program", faults);
             let mut mapping = FileMapping::default();

@@ -1,7 +1,7 @@
 //! The advice calls of the watched process, brought to the files they are for.
 
 use super::evidence::{AdviceSeen, WillNeed};
-use crate::process::files;
+use crate::watch::files;
 use majorfault::Missing;
 use majorfault::observe::advice_calls::{AdviceCall, AdviceCalls, Named, Range};
 use majorfault::observe::places::{FileId, Place, Places};

@@ -1,0 +1,12 @@
+//! What was found, told: on the terminal, as JSON, as a page, as metrics.
+
+pub mod endpoint;
+mod json;
+pub mod openmetrics;
+mod page;
+pub(in crate::doctor) mod terminal;
+pub mod totals;
+
+pub use json::document;
+pub use page::page;
+pub use terminal::{print, print_proofs};
