@@ -104,8 +104,8 @@ pub fn run(args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
-    let options = gather::Options { length: Duration::from_nanos(length.0), deep, advice };
-    let outputs = live::Outputs { watch, openmetrics, textfile };
+    let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
+    let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => live::run(pid, options, outputs, &stop)?,
         false => once(pid, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
@@ -150,7 +150,7 @@ struct Once {
 }
 
 /// Watches once and prints; gives the worst that was found.
-fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);

@@ -13,7 +13,7 @@ const MOST_FILES: usize = 256;
 const MOST_CALLS: usize = 16 << 10;
 
 /// A watch of advice in progress.
-pub(super) struct Advice {
+pub(super) struct AdviceWatch {
     calls: AdviceCalls,
     book: Book,
 }
@@ -37,12 +37,12 @@ struct Asked {
     lengths: Vec<(u64, Named)>,
 }
 
-impl Advice {
+impl AdviceWatch {
     /// Watches the calls of `pid`.
     ///
     /// Errors: Missing, as [`AdviceCalls::open`] has it.
-    pub(super) fn open(pid: u32) -> Result<Advice, Missing> {
-        Ok(Advice { calls: AdviceCalls::open(pid)?, book: Book { pid, ..Book::default() } })
+    pub(super) fn open(pid: u32) -> Result<AdviceWatch, Missing> {
+        Ok(AdviceWatch { calls: AdviceCalls::open(pid)?, book: Book { pid, ..Book::default() } })
     }
 
     /// Takes the calls since the last time; `places` knows the mappings made until now.

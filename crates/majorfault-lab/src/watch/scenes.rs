@@ -1,6 +1,8 @@
 //! Made-up evidence for tests: a healthy program, to be spoilt in one way each.
 
-use super::evidence::{Calls, Deep, Evidence, Faults, FileMapping, Group, Machine, MappedFile, Process, Target};
+use super::evidence::{
+    Calls, Deep, Evidence, FaultCounts, FileMapping, Group, MachineState, MappedFile, Process, Watched,
+};
 use majorfault::observe::pattern::{Pattern, Recognised};
 use majorfault::observe::places::FileId;
 use majorfault::proc::maps::Vma;
@@ -9,7 +11,7 @@ use std::time::Duration;
 /// One file of 1 GiB, mapped whole, cached whole, touched now and then; watched for 5 s.
 pub fn healthy() -> Evidence {
     Evidence {
-        target: Target { pid: 77, name: "program".to_owned(), command: "program data".to_owned() },
+        target: Watched { pid: 77, name: "program".to_owned(), command: "program data".to_owned() },
         watched: Duration::from_secs(5),
         process: Process {
             threads: 4,
@@ -19,7 +21,14 @@ pub fn healthy() -> Evidence {
             mappings: 120,
         },
         calls: Some(Calls { read_call_bytes: 10 << 20, read_calls: 500, device_bytes: 0 }),
-        faults: Some(Faults { seen: 1000, in_files: 900, anonymous: 100, mapped: 50, threads: 4, ..Faults::default() }),
+        faults: Some(FaultCounts {
+            seen: 1000,
+            in_files: 900,
+            anonymous: 100,
+            mapped: 50,
+            threads: 4,
+            ..FaultCounts::default()
+        }),
         files: vec![file()],
         counters: vec![
             ("cgroup_refault_pages", 0),
@@ -31,7 +40,7 @@ pub fn healthy() -> Evidence {
             ("cgroup_limit_hits", 0),
         ],
         group: Some(Group { path: "/sys/fs/cgroup/a".to_owned(), limit_bytes: Some(8 << 30) }),
-        machine: Machine {
+        machine: MachineState {
             kernel: (6, 18),
             memory_bytes: 64 << 30,
             available_bytes: 40 << 30,

@@ -1,10 +1,11 @@
 //! What was found, told: on the terminal, as JSON, as a page, as metrics.
 
+pub mod describe;
 pub mod endpoint;
 mod json;
 pub mod openmetrics;
 mod page;
-pub(in crate::doctor) mod terminal;
+mod terminal;
 pub mod totals;
 
 pub use json::document;
