@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 thresholds! {
     /// Read calls below which it is chance.
     FEWEST: u64 = 100, Count;
-    /// Read calls for each byte that they return, from which on they must have failed.
+    /// Read calls for each byte that they returned, above which most of them failed.
     CALLS_A_BYTE: u64 = 2, Count;
     /// Bytes returned for each byte from devices, above which the page cache gave them.
     FROM_CACHE: u64 = 4, Times;

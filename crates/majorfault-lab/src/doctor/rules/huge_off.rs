@@ -20,10 +20,10 @@ pub(super) const RULE: Rule = Rule {
 thresholds! {
     /// Anonymous memory from which on it matters.
     MUCH: u64 = 256 << 20, Bytes;
-    /// Times the memory in huge pages that there is of all: up to so many, enough of it is in huge pages.
-    ENOUGH: u64 = 10, Times;
-    /// Times the memory that huge pages are asked for that there is of all: up to so many, asking again would not help.
-    ASKED: u64 = 2, Times;
+    /// Share of it in huge pages from which on that is enough.
+    ENOUGH: f64 = 0.1, Share;
+    /// Share of it that huge pages are asked for, from which on asking again would not help.
+    ASKED: f64 = 0.5, Share;
 }
 
 const PROOF: Proof = Proof::Command("perf stat -e dTLB-load-misses -p {pid} -- sleep 5");
@@ -46,7 +46,7 @@ const ASK: Remedy = Remedy {
 fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(huge) = evidence.huge else { return Vec::new() };
     let setting = evidence.machine.huge_pages.as_str();
-    if huge.anonymous_bytes < MUCH || huge.huge_bytes * ENOUGH >= huge.anonymous_bytes {
+    if huge.anonymous_bytes < MUCH || huge.huge_bytes as f64 >= huge.anonymous_bytes as f64 * ENOUGH {
         return Vec::new();
     }
     let Some(remedy) = remedy(setting, huge) else { return Vec::new() };
@@ -62,7 +62,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
 fn remedy(setting: &str, huge: Huge) -> Option<&'static Remedy> {
     match setting {
         "never" => Some(&ALLOW),
-        "madvise" if huge.wanted_bytes * ASKED < huge.anonymous_bytes => Some(&ASK),
+        "madvise" if (huge.wanted_bytes as f64) < huge.anonymous_bytes as f64 * ASKED => Some(&ASK),
         _ => None,
     }
 }

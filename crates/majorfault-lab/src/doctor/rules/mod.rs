@@ -116,6 +116,7 @@ mod tests {
     #[test]
     fn a_rule_looks_at_what_it_declares_and_at_nothing_else() {
         for rule in ALL {
+            assert!(rule.looks_at.iter().all(|part| PARTS.contains(part)), "{}", rule.name);
             for part in PARTS {
                 let evidence = without(*part, (rule.example)());
 
