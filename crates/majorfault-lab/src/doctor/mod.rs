@@ -55,6 +55,7 @@ fn found_by(rule: &Rule, evidence: &Evidence) -> Vec<Finding> {
 /// A case in words.
 fn finding(rule: &Rule, evidence: &Evidence, case: Case) -> Finding {
     let Case { severity, scope, file, mut figures, facts, remedy } = case;
+    debug_assert!(rule.remedies.iter().any(|declared| declared.says == remedy.says), "{}: {remedy:?}", rule.name);
     figures.extend([("pid", evidence.target.pid.to_string()), ("scope", scope.clone())]);
     let mapped = file.and_then(|id| evidence.files.iter().find(|file| file.id == id));
     let setting = mapped.zip(remedy.symptom).and_then(|(file, symptom)| software::setting(evidence, file, symptom));
