@@ -3,6 +3,7 @@
 use crate::peer;
 use crate::trial::{Arm, Choice, Direction};
 use majorfault::{Error, Given, Result, methods, prefetch};
+use std::collections::BTreeMap;
 
 /// The usual methods: the control, mmap with each hint, explicit I/O.
 pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
@@ -47,4 +48,62 @@ pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
         choice = choice.with(depth, iodepth);
     }
     Ok(Arm::Method(choice))
+}
+
+/// The one of `arms` that does the same as `wanted`, whether its defaults were typed or not; where none does, it joins them.
+///
+/// Errors: Invalid for a name or parameter that nothing has.
+pub fn join(arms: &mut Vec<Arm>, wanted: Arm) -> Result<Arm> {
+    let settled = settings(&wanted)?;
+    for arm in arms.iter() {
+        if settings(arm)? == settled {
+            return Ok(arm.clone());
+        }
+    }
+    arms.push(wanted.clone());
+    Ok(wanted)
+}
+
+/// An arm's name, and its settings with the defaults filled in.
+fn settings(arm: &Arm) -> Result<(&str, BTreeMap<String, String>)> {
+    let (Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice)) = arm;
+    let declared = match arm {
+        Arm::Method(_) => prefetch::params(methods::named(&choice.name)?, &choice.given())?,
+        Arm::Peer(_) => (peer::named(&choice.name)?.params)(),
+        Arm::Procedure(_) => Vec::new(),
+    };
+    let mut settings: BTreeMap<String, String> =
+        declared.into_iter().map(|param| (param.name.to_owned(), param.default)).collect();
+    settings.extend(choice.given.clone());
+    Ok((&choice.name, settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_that_is_there_joins_once_however_it_is_typed() {
+        let mut arms = usual(Direction::Read, 32);
+        let all = arms.len();
+
+        for (typed, found) in [
+            ("mmap", "mmap advice=normal"),
+            ("mmap:advice=random", "mmap advice=random"),
+            ("uring", "uring depth=32 direct=on"),
+            ("pread", "pread"),
+        ] {
+            assert_eq!(join(&mut arms, arm(typed, 32).unwrap()).unwrap().to_string(), found);
+        }
+        assert_eq!(arms.len(), all);
+    }
+
+    #[test]
+    fn an_arm_that_is_not_there_joins_as_the_last() {
+        let mut arms = usual(Direction::Read, 32);
+
+        join(&mut arms, arm("uring", 1).unwrap()).unwrap();
+
+        assert_eq!(arms.last().unwrap().to_string(), "uring depth=1");
+    }
 }

@@ -1,6 +1,6 @@
 //! The machine as far as it decides about files: kernel, processor, device, page cache, limits.
 
-use crate::record::Machine;
+use crate::record::{self, Machine};
 use crate::scratch;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -142,7 +142,8 @@ fn cgroup() -> String {
 fn hypervisor(cpuinfo: &str) -> String {
     let has_flag = field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = ["/sys/hypervisor/type", "/sys/class/dmi/id/sys_vendor"].map(text);
-    let named = named.iter().map(|name| name.trim()).find(|name| !name.is_empty()).unwrap_or("unnamed");
+    let named =
+        named.iter().map(|name| name.trim()).find(|name| !name.is_empty()).unwrap_or(record::UNNAMED_HYPERVISOR);
     if has_flag { named.to_owned() } else { String::new() }
 }
 

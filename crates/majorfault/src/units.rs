@@ -74,6 +74,27 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// Between groups of three digits: a space at which no line breaks.
+const GROUP: char = '\u{a0}';
+
+/// `value` as a person reads it: three digits below a thousand, whole numbers in groups above: `0.123`, `12.3`, `1 432`.
+///
+/// A thousand million and more, and what is not finite, in powers of ten.
+pub fn grouped(value: f64) -> String {
+    if value.abs() < 999.5 {
+        return three_digits(value);
+    }
+    if !value.is_finite() || value.abs() >= 1e9 {
+        return format!("{value:.2e}");
+    }
+    let whole = format!("{value:.0}");
+    let (sign, digits) = whole.split_at(usize::from(value < 0.0));
+    let ends_group = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    let spaced =
+        digits.char_indices().flat_map(|(at, digit)| ends_group(at).then_some(GROUP).into_iter().chain([digit]));
+    sign.chars().chain(spaced).collect()
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = BYTE_STEPS.iter().find(|(_, step)| self.0 != 0 && self.0.is_multiple_of(*step));
@@ -163,6 +184,22 @@ mod tests {
     fn printing_and_reading_give_the_same_size() {
         for bytes in [0, 1, 4095, 4096, 1 << 20, (1 << 30) + 4096, u64::MAX] {
             assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        }
+    }
+
+    #[test]
+    fn thousands_stand_in_groups_that_no_line_break_tears() {
+        for (value, text) in [
+            (0.1234, "0.123"),
+            (999.4, "999"),
+            (999.6, "1\u{a0}000"),
+            (1_432.0, "1\u{a0}432"),
+            (-14_320.4, "-14\u{a0}320"),
+            (321_785.0, "321\u{a0}785"),
+            (1_234_567.0, "1\u{a0}234\u{a0}567"),
+            (12_345_678_900.0, "1.23e10"),
+        ] {
+            assert_eq!(grouped(value), text, "{value}");
         }
     }
 
