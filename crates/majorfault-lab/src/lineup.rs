@@ -81,6 +81,7 @@ fn settings(arm: &Arm) -> Result<(&str, BTreeMap<String, String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn an_arm_that_is_there_joins_once_however_it_is_typed() {
@@ -105,5 +106,37 @@ mod tests {
         join(&mut arms, arm("uring", 1).unwrap()).unwrap();
 
         assert_eq!(arms.last().unwrap().to_string(), "uring depth=1");
+    }
+
+    /// Arms of the registry with their own parameters set to what their defaults are, so that each is legal.
+    fn any_arm() -> impl Strategy<Value = Arm> {
+        let all: Vec<(&str, Vec<(String, String)>)> = methods::all()
+            .map(|method| {
+                let params = (method.params)();
+                (method.name, params.into_iter().map(|param| (param.name.to_owned(), param.default)).collect())
+            })
+            .collect();
+        prop::sample::select(all).prop_flat_map(|(name, params)| {
+            let kept = prop::sample::subsequence(params.clone(), 0..=params.len());
+            kept.prop_map(move |given| {
+                Arm::Method(Choice { name: name.to_owned(), given: given.into_iter().collect() })
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_arm_or_an_error(text in "\\PC*|(mmap|uring|fio|pool):?([a-z]{1,8}=[a-z0-9=,]{0,6},?){0,4}", depth: u32) {
+            let _ = arm(&text, depth);
+        }
+
+        #[test]
+        fn an_arm_as_the_command_line_prints_it_reads_back(wanted in any_arm()) {
+            let found = arm(&crate::report::conditions::typed(&wanted), 32).unwrap();
+
+            prop_assert_eq!(settings(&found).unwrap().0, settings(&wanted).unwrap().0);
+            let (found, wanted) = (settings(&found).unwrap().1, settings(&wanted).unwrap().1);
+            prop_assert!(wanted.iter().all(|(key, value)| key == "depth" || found.get(key) == Some(value)), "{found:?}");
+        }
     }
 }

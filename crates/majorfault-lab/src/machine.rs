@@ -31,7 +31,7 @@ pub fn look(files: &[PathBuf]) -> Machine {
         cgroup: cgroup(),
         hypervisor: hypervisor(&cpuinfo),
         in_memory: in_memory(files),
-        swap_bytes: [kib("SwapTotal") - kib("SwapFree"), kib("SwapTotal")],
+        swap_bytes: [kib("SwapTotal").saturating_sub(kib("SwapFree")), kib("SwapTotal")],
         remarks: remarks(),
     }
 }
@@ -173,6 +173,7 @@ fn remarks() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn mglru_is_told_by_its_main_switch() {
@@ -223,5 +224,12 @@ mod tests {
 
         assert!(!machine.kernel.is_empty() && machine.memory_bytes > 0 && machine.cpus > 0);
         assert!(!machine.filesystem.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_without_panic(text in "\\PC*|([a-z ]{1,8}\t*: ?[a-z0-9 ]{0,12}\n){0,8}") {
+            let _ = (lru(&text), field(&text, "flags"), hypervisor(&text));
+        }
     }
 }

@@ -158,6 +158,7 @@ impl FromStr for Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn sizes_are_read_as_fio_reads_them() {
@@ -209,5 +210,31 @@ mod tests {
         assert_eq!(Nanos(1_234_567).to_string(), "1.23ms");
         assert_eq!(Nanos::secs(10).to_string(), "10s");
         assert_eq!(Nanos::millis(250).to_string(), "250ms");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_quantity_or_an_error(text in "\\PC*|-?[0-9]{0,22}(\\.[0-9]{0,5})?(e[0-9]{1,3})? ?[kKmMgGtTpunsiBh]{0,4}") {
+            let _ = (text.parse::<Bytes>(), text.parse::<Nanos>());
+        }
+
+        #[test]
+        fn any_size_that_is_printed_reads_back(bytes: u64) {
+            prop_assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        }
+
+        #[test]
+        fn any_time_that_is_printed_reads_back_in_three_digits(ns in 0u64..1 << 62) {
+            let back: Nanos = Nanos(ns).to_string().parse().unwrap();
+
+            prop_assert!(back.0.abs_diff(ns) <= ns / 150, "{ns} is {}", Nanos(ns));
+        }
+
+        #[test]
+        fn a_number_in_groups_holds_its_digits(value in -1e9f64..1e9) {
+            let plain: String = grouped(value).chars().filter(|c| *c != GROUP).collect();
+
+            prop_assert!((plain.parse::<f64>().unwrap() - value).abs() <= (value.abs() / 150.0).max(0.001), "{plain}");
+        }
     }
 }

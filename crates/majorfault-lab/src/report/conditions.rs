@@ -99,7 +99,7 @@ pub fn command(group: &Group<'_>) -> String {
 }
 
 /// An arm as the command line reads it: `mmap:advice=random`.
-fn typed(arm: &Arm) -> String {
+pub(crate) fn typed(arm: &Arm) -> String {
     let (Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice)) = arm;
     let given: Vec<String> = choice.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let colon = if given.is_empty() { "" } else { ":" };
