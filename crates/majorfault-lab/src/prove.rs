@@ -67,7 +67,7 @@ pub struct Measured {
     /// Accesses a second, medians.
     pub rates: [f64; 2],
     /// How many times as fast the remedy's accesses were.
-    pub ratio: stats::Comparison,
+    pub ratio: stats::PairedRatio,
     /// What is wrong with some of the runs, where something is: mostly that the program itself goes on beside them.
     pub doubt: Option<String>,
     /// Share of the threads' time that the program waited in faults of the file.
@@ -196,7 +196,7 @@ fn comparison(
 }
 
 /// Accesses a second of both arms, and how many times as fast the second was; or why that cannot be told.
-fn rates(records: &[Record], arms: &[Arm]) -> std::result::Result<([f64; 2], stats::Comparison), String> {
+fn rates(records: &[Record], arms: &[Arm]) -> std::result::Result<([f64; 2], stats::PairedRatio), String> {
     let of = |arm: &Arm| -> Vec<f64> {
         records.iter().filter(|record| record.trial.arm == *arm).filter_map(per_second).collect()
     };
@@ -340,7 +340,7 @@ mod tests {
 
     fn gain(median: f64, interval: [f64; 2], waiting: f64) -> Measured {
         let ratio = Estimate { median, interval: Some(interval), coverage: 0.97, samples: 6 };
-        let ratio = stats::Comparison { ratio, detectable: Some(0.1) };
+        let ratio = stats::PairedRatio { ratio, detectable: Some(0.1) };
         let rates = [1000.0, 1000.0 * median];
         Measured { accesses: 100, is_made: false, memory_bytes: None, rates, ratio, doubt: None, waiting }
     }

@@ -1,4 +1,4 @@
-//! A process that a subcommand is about: one that runs, or one that is started and ends with its own exit code.
+//! The process that a subcommand works on: one that is running, or one that we start and whose exit code we return.
 
 use crate::command::Exit;
 use crate::outputs::Outputs;
@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 
-/// Who is watched, as the command line names it.
+/// The process to watch, as the command line names it.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Whom {

@@ -10,7 +10,7 @@ use std::path::Path;
 
 majorfault::choices! {
     /// Where a procedure's file lies.
-    pub enum Place {
+    pub enum Backing {
         /// A tmpfs without huge pages.
         Tmpfs = "tmpfs",
         /// A tmpfs that uses huge pages wherever it can (mount option huge=always).
@@ -25,16 +25,16 @@ majorfault::choices! {
 /// An empty file in `place`; on the disk it is made in `dir`. A tmpfs is mounted nowhere and goes with the file.
 ///
 /// Errors: Missing (no right to mount and no /dev/shm; no huge pages in the pool), Io.
-pub fn make(place: Place, dir: &Path) -> Result<File> {
+pub fn make(place: Backing, dir: &Path) -> Result<File> {
     match place {
-        Place::Disk => unnamed_in(dir),
-        Place::TmpfsHuge => tmpfs("always").map_err(|error| {
+        Backing::Disk => unnamed_in(dir),
+        Backing::TmpfsHuge => tmpfs("always").map_err(|error| {
             let remedy = "run as root (CAP_SYS_ADMIN), on a kernel with CONFIG_TRANSPARENT_HUGEPAGE";
             Missing::new("a tmpfs of huge pages", error.to_string(), remedy).into()
         }),
         // Without the right to mount, the shared memory that is there does; its huge= is almost always never, too.
-        Place::Tmpfs => tmpfs("never").or_else(|_| unnamed_in(Path::new("/dev/shm"))),
-        Place::Hugetlb => hugetlb(),
+        Backing::Tmpfs => tmpfs("never").or_else(|_| unnamed_in(Path::new("/dev/shm"))),
+        Backing::Hugetlb => hugetlb(),
     }
 }
 
@@ -57,5 +57,5 @@ fn hugetlb() -> Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
     memfd_create("majorfault", flags)
         .map(File::from)
-        .map_err(|error| Error::io("make a file", Place::Hugetlb.text(), error))
+        .map_err(|error| Error::io("make a file", Backing::Hugetlb.text(), error))
 }

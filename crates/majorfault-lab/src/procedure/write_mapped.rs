@@ -1,7 +1,7 @@
 //! One file, written or read through a mapping from front to end (SOURCES S1): placed so that huge pages can be used, or
 //! not.
 
-use super::memory_file::{self, Place};
+use super::memory_file::{self, Backing};
 use super::{Procedure, Stage};
 use majorfault::params::{Given, Params};
 use majorfault::sys::fault::Guarded;
@@ -44,7 +44,7 @@ majorfault::params! {
     /// What is mapped, and where to.
     struct WriteMappedParams {
         /// Where the file lies.
-        place: Place = Place::TmpfsHuge,
+        place: Backing = Backing::TmpfsHuge,
         /// What is done with the bytes.
         op: Op = Op::Write,
         /// What is off.
@@ -62,7 +62,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     if size == 0 || !size.is_multiple_of(HUGE_PAGE) {
         return Err(Error::Invalid("size must be a multiple of 2m".to_owned()));
     }
-    if matches!(params.place, Place::Tmpfs | Place::TmpfsHuge) {
+    if matches!(params.place, Backing::Tmpfs | Backing::TmpfsHuge) {
         // A hypervisor gives memory when it is first touched, which would be on the clock of whoever comes first.
         fill(&memory_file::make(params.place, stage.dir())?, size + HUGE_PAGE)?;
     }
@@ -86,7 +86,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         return Err(Error::Invalid(format!("read {sum} pages of ones, not {}", size / PAGE)));
     }
     if let Some(gone) = map.guard().gone() {
-        return Err(Error::Invalid(format!("the page at {gone} could not be had; is there room for the file?")));
+        return Err(Error::Invalid(format!("the page at {gone} could not be allocated; is there room for the file?")));
     }
     // A file without a name is shown by its inode.
     let inode = file.metadata().map(|meta| format!("#{}", meta.ino())).unwrap_or_default();
@@ -101,7 +101,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Content for reading: each page all ones, by plain writes.
+/// MadeContent for reading: each page all ones, by plain writes.
 fn fill(file: &File, length: usize) -> Result<()> {
     let ones = vec![1; 1 << 20];
     for at in (0..length).step_by(ones.len()) {

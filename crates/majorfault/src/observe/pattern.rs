@@ -42,7 +42,7 @@ const WINDOW: usize = 8192;
 /// One fault in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Who.
+    /// The thread.
     pub thread: u32,
     /// Offset in the file of the byte that was touched.
     pub offset: u64,

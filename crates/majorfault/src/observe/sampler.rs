@@ -6,7 +6,7 @@
 
 use crate::needs::{Missing, Need, Probe};
 use crate::sys::perf::Kernel;
-use crate::sys::samples::{Record, Ring, Sampled, Sampling};
+use crate::sys::samples::{PerfRecord, Ring, Sampled, Sampling};
 use crate::units::Nanos;
 use std::collections::HashMap;
 use std::io;
@@ -109,7 +109,7 @@ pub struct Sampler {
     lost: u64,
     /// The last fault that each thread began, to tell how long it waited.
     begun: HashMap<u32, (u64, Nanos)>,
-    batch: Vec<(Nanos, Origin, Record)>,
+    batch: Vec<(Nanos, Origin, PerfRecord)>,
     fullest: f64,
 }
 
@@ -223,35 +223,35 @@ impl Sampler {
             for (ring, origin) in [(faults, Origin::Faults), (events, Origin::Events)] {
                 let batch = &mut self.batch;
                 let bytes = ring.drain(|record| match record {
-                    Record::Lost(count) => self.lost += count,
-                    Record::Fault { at, .. }
-                    | Record::MinorEnded { at, .. }
-                    | Record::Mapped { at, .. }
-                    | Record::Forked { at, .. } => batch.push((at, origin, record)),
+                    PerfRecord::Lost(count) => self.lost += count,
+                    PerfRecord::Fault { at, .. }
+                    | PerfRecord::MinorEnded { at, .. }
+                    | PerfRecord::Mapped { at, .. }
+                    | PerfRecord::Forked { at, .. } => batch.push((at, origin, record)),
                 });
                 self.fullest = self.fullest.max(bytes as f64 / ring.size() as f64);
             }
         }
     }
 
-    fn translate(&mut self, origin: Origin, record: Record) -> Option<Seen> {
+    fn translate(&mut self, origin: Origin, record: PerfRecord) -> Option<Seen> {
         match (record, origin) {
-            (Record::Fault { process, thread, at, address, instruction }, Origin::Faults) => {
+            (PerfRecord::Fault { process, thread, at, address, instruction }, Origin::Faults) => {
                 self.begun.insert(thread, (address, at));
                 Some(Seen::Fault { process, thread, at, address, instruction })
             }
-            (Record::Fault { process, thread, at, address, .. }, Origin::Events) => {
+            (PerfRecord::Fault { process, thread, at, address, .. }, Origin::Events) => {
                 let waited = self.since_begin(thread, address, at);
                 Some(Seen::Waited { process, thread, at, address, waited, major: true })
             }
-            (Record::MinorEnded { process, thread, at, address }, _) => {
+            (PerfRecord::MinorEnded { process, thread, at, address }, _) => {
                 let waited = self.since_begin(thread, address, at).filter(|waited| *waited >= WAIT)?;
                 Some(Seen::Waited { process, thread, at, address, waited: Some(waited), major: false })
             }
-            (Record::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
+            (PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
                 Some(Seen::Mapped(Mapped { process, at, address, length, offset, device, inode, path }))
             }
-            (Record::Forked { process, parent, at }, _) if process != parent => {
+            (PerfRecord::Forked { process, parent, at }, _) if process != parent => {
                 Some(Seen::Forked { process, parent, at })
             }
             _ => None,

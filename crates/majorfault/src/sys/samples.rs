@@ -60,7 +60,7 @@ pub enum Sampled {
 
 /// One thing that the kernel wrote.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum PerfRecord {
     /// A fault began, or a major one ended.
     Fault {
         /// Who met it.
@@ -87,7 +87,7 @@ pub enum Record {
     },
     /// The process mapped something.
     Mapped {
-        /// Who.
+        /// The process.
         process: u32,
         /// When, CLOCK_MONOTONIC.
         at: Nanos,
@@ -212,7 +212,7 @@ impl Ring {
     }
 
     /// Shows every record written since the last time, oldest first, and gives their memory back. Returns their bytes.
-    pub fn drain(&mut self, mut see: impl FnMut(Record)) -> usize {
+    pub fn drain(&mut self, mut see: impl FnMut(PerfRecord)) -> usize {
         self.drain_bytes(|kind, bytes| parse(kind, bytes).into_iter().for_each(&mut see))
     }
 
@@ -272,14 +272,17 @@ impl Drop for Ring {
 }
 
 /// The fields of a record behind its header; `None` for kinds that nobody asked for, or too short ones.
-fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
+fn parse(kind: u32, bytes: &[u8]) -> Option<PerfRecord> {
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     match kind {
-        SAMPLE if bytes.len() == SHORT_SAMPLE => {
-            Some(Record::MinorEnded { process: half(0)?, thread: half(4)?, at: Nanos(word(8)?), address: word(16)? })
-        }
-        SAMPLE => Some(Record::Fault {
+        SAMPLE if bytes.len() == SHORT_SAMPLE => Some(PerfRecord::MinorEnded {
+            process: half(0)?,
+            thread: half(4)?,
+            at: Nanos(word(8)?),
+            address: word(16)?,
+        }),
+        SAMPLE => Some(PerfRecord::Fault {
             instruction: word(0)?,
             process: half(8)?,
             thread: half(12)?,
@@ -290,7 +293,7 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
             // pid tid addr len pgoff maj min ino generation prot flags name..., then pid tid time by SAMPLE_ID_ALL.
             let name = bytes.get(64..bytes.len().checked_sub(16)?)?;
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            Some(Record::Mapped {
+            Some(PerfRecord::Mapped {
                 process: half(0)?,
                 at: Nanos(word(bytes.len() - 8)?),
                 address: word(8)?,
@@ -301,8 +304,8 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
                 path: String::from_utf8_lossy(name).into_owned(),
             })
         }
-        FORK => Some(Record::Forked { process: half(0)?, parent: half(4)?, at: Nanos(word(16)?) }),
-        LOST => Some(Record::Lost(word(8)?)),
+        FORK => Some(PerfRecord::Forked { process: half(0)?, parent: half(4)?, at: Nanos(word(16)?) }),
+        LOST => Some(PerfRecord::Lost(word(8)?)),
         _ => None,
     }
 }
@@ -339,7 +342,8 @@ mod tests {
         bytes.extend([0; 8]);
         bytes.extend(5u64.to_ne_bytes());
 
-        let Some(Record::Mapped { process, at, address, length, offset, device, inode, path }) = parse(MAPPED, &bytes)
+        let Some(PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }) =
+            parse(MAPPED, &bytes)
         else {
             panic!("not read")
         };
