@@ -30,7 +30,7 @@ fn writable(path: &Path) -> Arc<Target> {
 const FIRST: [Extent; 1] = [Extent { offset: 0, length: 4096 }];
 
 /// Every method that this machine has and that shows bytes of a file that it can change. Not the pool, which holds the page
-/// that a visitor is shown: a change of it waits until the visitor returns.
+/// that a visitor is shown and refuses its change.
 fn methods_here(path: &Path, try_it: impl Fn(&str, &str)) {
     for (name, given) in [("mmap", ""), ("mmap", "share=private"), ("pread", ""), ("uring", ""), ("uffd", "")] {
         match (methods::named(name).unwrap().open)(writable(path), &given.parse().unwrap()) {
