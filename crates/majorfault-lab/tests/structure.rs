@@ -183,6 +183,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("majorfault/src", "map/stable.rs"),
     ("majorfault/src", "pool/pointers.rs"),
     ("majorfault/src", "pool/uffd.rs"),
+    ("majorfault-lab/src", "procedure/memory_file.rs"),
     ("majorfault-lab/src", "run/worker.rs"),
 ];
 

@@ -88,6 +88,12 @@ impl Target {
         Ok(Target { files, only_start, stripe, length: used, writable: layout.write, unchanged: false })
     }
 
+    /// The `length` bytes from `start` on of a file that is open for reading; `path` is for messages.
+    pub(crate) fn of_open(file: File, path: &Path, start: u64, length: u64) -> Target {
+        let files = vec![TargetFile { path: path.to_owned(), file, start, length }];
+        Target { files, only_start: Some(start), stripe: length, length, writable: false, unchanged: false }
+    }
+
     /// Promises that nobody changes the bytes, so that mapped methods lend them in place. Without it they show copies.
     ///
     /// # Safety

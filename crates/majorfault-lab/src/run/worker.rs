@@ -105,11 +105,17 @@ fn work<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>) -> 
 }
 
 /// The target, with the promise by which mapped methods lend bytes in place: what is measured is no copy.
-#[allow(unsafe_code, reason = "the one promise of the lab")]
+///
+/// Nobody can promise this of a file that a user names: another program may write it during the run. Then the bytes that a
+/// method shows change behind a shared slice, which Rust forbids, and the run means nothing. What follows is kept small, not
+/// excluded: all that is done with the bytes is adding them up as integers (any bits are valid; no length, index or text is
+/// taken from them), so that a change gives another sum. The gate `same file` refuses the run where the file's times or size
+/// changed, and `answer` where two methods saw other bytes. A file that is cut short reads as zeros and ends the run.
+#[allow(unsafe_code, reason = "taken for the user, in the one place where the lab opens what it measures")]
 fn assumed_unchanged(target: Target) -> Target {
     // SAFETY: this process opens one reader on the target and uses it and its siblings alone; what is read back is read when
-    // they are gone. Files that we made are ours alone while their session runs, and those that a user names are compared
-    // before and after by the gate `same file`. What looks at the bytes (`check`) adds up integers, of which any are valid.
+    // they are gone. Files that we made are ours alone while their session runs. Of a user's file the user promises it, by
+    // naming it to a measurement: see above for what is done against a broken promise.
     unsafe { target.assume_unchanged() }
 }
 

@@ -4,10 +4,10 @@
 //! copied before it is shown. Readers that share a writable mapping keep their bytes apart by claims.
 #![allow(unsafe_code, reason = "the target's promise is relied on where bytes are lent")]
 
-use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
+use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params};
+use crate::params::Params;
 use crate::sys::advice::{self, Advice};
 use crate::sys::claims::{Claimant, Claims, Kind};
 use crate::sys::fault::Guarded;
@@ -23,9 +23,43 @@ pub(super) const METHOD: Method = Method {
     hints: Hints::PageCache,
     depth: None,
     direct: DirectIo::Never,
-    params: MmapParams::declared,
-    open,
+    params: MmapOptions::declared,
+    open: access::by_names::<MmapOptions>,
 };
+
+access::front_door! {
+    /// The file mapped and used in place; the kernel reads what is touched.
+    ///
+    /// ```
+    /// use majorfault::access::{Mmap, MmapHint};
+    /// use majorfault::prefetch::Learned;
+    ///
+    /// # fn main() -> majorfault::Result<()> {
+    /// let plain = Mmap::options().advice(MmapHint::Random).open("/proc/self/exe")?;
+    /// let ahead = Mmap::options().policy(Learned::default()).open("/proc/self/exe")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// In place needs a promise, that nobody changes the file ([`Target::assume_unchanged`]); without it each extent is copied
+    /// before it is shown, and a note of [`Opened`] says so:
+    ///
+    /// ```
+    /// use majorfault::access::{Mmap, MethodOptions};
+    /// use majorfault::{Layout, Target};
+    /// use std::sync::Arc;
+    ///
+    /// # fn main() -> majorfault::Result<()> {
+    /// let target = Target::open(&["/proc/self/exe".into()], &Layout::default())?;
+    /// // SAFETY: the kernel lets nobody write a program that runs (ETXTBSY).
+    /// let target = unsafe { target.assume_unchanged() };
+    /// let in_place = Mmap::options().open_target(Arc::new(target))?;
+    /// assert!(in_place.notes.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    Mmap by MmapOptions
+}
 
 crate::choices! {
     /// What the kernel is told about the mapping before the first touch (madvise(2)).
@@ -83,7 +117,7 @@ crate::choices! {
 crate::params! {
     /// How the file is mapped.
     #[non_exhaustive]
-    pub struct MmapParams {
+    pub struct MmapOptions {
         /// The hint given before the first touch; by default none, as in most programs.
         advice: Hint = Hint::Normal,
         /// What is faulted in at opening; by default nothing, so that a run pays for what it touches.
@@ -119,15 +153,18 @@ struct MmapReader {
 const COPIED: &str = "each extent is copied before it is shown: nobody has promised that the files stay unchanged \
                       (Target::assume_unchanged)";
 
-pub(super) fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = MmapParams::from_given(given)?;
-    let (maps, notes) = Maps::open(Arc::clone(&target), &params)?;
-    Ok(Opened::new(Box::new(MmapReader::new(Arc::new(maps))), target, params.given(), notes))
+impl MethodOptions for MmapOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        let (maps, notes) = Maps::open(Arc::clone(&target), &self)?;
+        Ok(Opened::new(Box::new(MmapReader::new(Arc::new(maps))), target, self.given(), notes))
+    }
 }
 
 impl Maps {
-    fn open(target: Arc<Target>, params: &MmapParams) -> Result<(Maps, Vec<String>)> {
-        let MmapParams { advice, populate, align, share } = params;
+    fn open(target: Arc<Target>, options: &MmapOptions) -> Result<(Maps, Vec<String>)> {
+        let MmapOptions { advice, populate, align, share } = options;
         let page = rustix::param::page_size() as u64;
         let placement = match align {
             Align::Page => Placement::Anywhere,
@@ -373,10 +410,11 @@ impl Reader for MmapReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Given;
     use crate::test_files::{PAGE, TestFile};
 
     fn opened(file: &TestFile, given: &str) -> Opened {
-        open(file.target(false), &given.parse().unwrap()).unwrap()
+        (METHOD.open)(file.target(false), &given.parse().unwrap()).unwrap()
     }
 
     #[test]
@@ -420,7 +458,7 @@ mod tests {
     fn bytes_are_lent_in_place_only_with_the_promise_that_nobody_changes_them() {
         let file = TestFile::on_disk(4 * PAGE);
         for (promised, target) in [(true, unchanged(&file, true)), (false, file.target(true))] {
-            let (maps, notes) = Maps::open(target, &MmapParams::from_given(&Given::none()).unwrap()).unwrap();
+            let (maps, notes) = Maps::open(target, &MmapOptions::default()).unwrap();
             let mapped = maps.maps[0].mapping().as_ptr() as usize;
             let mut reader = MmapReader::new(Arc::new(maps));
 
@@ -441,7 +479,7 @@ mod tests {
             // SAFETY: the readers of this test do not show anything.
             let target = Arc::new(unsafe { target.assume_unchanged() });
 
-            let (maps, _) = Maps::open(target, &MmapParams::from_given(&Given::none()).unwrap()).unwrap();
+            let (maps, _) = Maps::open(target, &MmapOptions::default()).unwrap();
 
             assert_eq!(maps.in_place, !write);
         }
@@ -452,7 +490,7 @@ mod tests {
         let file = TestFile::on_disk(4 * PAGE);
         for share in ["shared", "private"] {
             let given = format!("share={share}").parse().unwrap();
-            let mut reader = open(unchanged(&file, true), &given).unwrap().reader;
+            let mut reader = (METHOD.open)(unchanged(&file, true), &given).unwrap().reader;
             let mut sibling = reader.sibling().unwrap();
             let (mut seen, mut outcomes) = (Vec::new(), Vec::new());
 
@@ -471,7 +509,7 @@ mod tests {
     #[test]
     fn siblings_never_see_a_change_half_done() {
         let file = TestFile::on_disk(4 * PAGE);
-        let mut writer = open(unchanged(&file, true), &Given::none()).unwrap().reader;
+        let mut writer = (METHOD.open)(unchanged(&file, true), &Given::none()).unwrap().reader;
         let mut readers = [writer.sibling().unwrap(), writer.sibling().unwrap()];
         writer.update(&[FIRST], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).unwrap();
         let is_whole = |_: usize, bytes: &[u8]| {
@@ -493,7 +531,7 @@ mod tests {
     #[test]
     fn a_copied_extent_may_be_changed_while_it_is_shown() {
         let file = TestFile::on_disk(4 * PAGE);
-        let mut reader = open(file.target(true), &Given::none()).unwrap().reader;
+        let mut reader = (METHOD.open)(file.target(true), &Given::none()).unwrap().reader;
         let mut sibling = reader.sibling().unwrap();
 
         let visited = reader.visit(&[FIRST], &mut |_: usize, bytes: &[u8]| {
@@ -527,7 +565,7 @@ mod tests {
     #[test]
     fn private_changes_stay_private() {
         let file = TestFile::on_disk(4 * PAGE);
-        let mut opened = open(file.target(true), &"share=private".parse().unwrap()).unwrap();
+        let mut opened = (METHOD.open)(file.target(true), &"share=private".parse().unwrap()).unwrap();
         let extent = Extent { offset: 0, length: PAGE };
         opened.reader.update(&[extent], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).unwrap();
         opened.reader.sync().unwrap();

@@ -25,7 +25,6 @@
 
 mod direct;
 mod mmap;
-mod mmap_options;
 mod null;
 mod pread;
 #[cfg(test)]
@@ -42,8 +41,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use direct::{Direct, DirectOptions};
-pub use mmap::{Align, Hint as MmapHint, MmapParams as MmapOptions, Populate, Share};
-pub use mmap_options::Mmap;
+pub use mmap::{Align, Hint as MmapHint, Mmap, MmapOptions, Populate, Share};
 pub use null::{Null, NullOptions};
 pub use pread::{Hint as PreadHint, Pread, PreadOptions};
 pub use uring::{Uring, UringOptions};

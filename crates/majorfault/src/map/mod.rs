@@ -15,6 +15,7 @@
 //! ```
 
 mod advise;
+mod ahead;
 mod load;
 pub mod memmap2;
 mod stable;
@@ -23,6 +24,7 @@ mod waiting;
 
 use crate::error::{Error, Result};
 use crate::observe;
+use crate::prefetch::Follower;
 use crate::proc::smaps::MappedSizes;
 use crate::sys::advice::{self, Advice};
 use crate::sys::cache;
@@ -32,6 +34,7 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 pub use crate::sys::view::{Chunks, Plain, View};
 pub use advise::{Destructive, Harmless};
@@ -65,6 +68,8 @@ pub struct MappedFile {
     lead: usize,
     length: usize,
     notes: Vec<String>,
+    /// What reads ahead of the accesses.
+    ahead: Option<Mutex<Follower>>,
 }
 
 /// What [`MappedFile::try_get`] found, as a [`View`], or [`Stable::try_get`], as a slice.
@@ -119,20 +124,27 @@ impl MapFileOptions {
     /// Errors: Io (missing, no permission, max_map_count), Invalid (an empty file, a range outside it).
     pub fn open(self, path: impl AsRef<Path>) -> Result<MappedFile> {
         let path = path.as_ref();
-        let file = OpenOptions::new()
+        let file = self.open_file(path)?;
+        self.map(file, path)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<File> {
+        OpenOptions::new()
             .read(true)
             .write(self.access == Access::Write)
             .custom_flags(libc::O_CLOEXEC)
             .open(path)
-            .map_err(|error| Error::io("open the file", path, error))?;
-        self.map(file, path)
+            .map_err(|error| Error::io("open the file", path, error))
     }
 
     /// Maps a file that is already open; `path` is used in messages.
     ///
     /// Errors: as [`open`](MapFileOptions::open).
     pub fn map(self, file: File, path: impl Into<PathBuf>) -> Result<MappedFile> {
-        let path = path.into();
+        self.map_file(file, path.into())
+    }
+
+    fn map_file(&self, file: File, path: PathBuf) -> Result<MappedFile> {
         let size = file.metadata().map_err(|error| Error::io("look at the file", &path, error))?.len();
         let Range { start, end } = self.range.clone().unwrap_or(0..size);
         let name = path.display();
@@ -166,7 +178,7 @@ impl MapFileOptions {
                 "mapped unguarded: too many guarded mappings exist, so a truncation would raise SIGBUS".to_owned(),
             );
         }
-        let mapped = MappedFile { map, file, path, start: start - lead as u64, lead, length, notes };
+        let mapped = MappedFile { map, file, path, start: start - lead as u64, lead, length, notes, ahead: None };
         if let Some(advice) = self.advice {
             mapped.advise(0..length, advice)?;
         }
@@ -213,8 +225,10 @@ impl MappedFile {
     ///
     /// Errors: Invalid (outside the mapping), Truncated (the file is shorter now, or a page cannot be read).
     pub fn get(&self, range: Range<usize>) -> Result<View<'_>> {
+        let (at, length) = self.place(&range)?;
+        self.touched(at, length)?;
         self.fault_in(&range)?;
-        self.bytes(range)
+        self.unseen(&range)
     }
 
     /// The bytes of `range`, to be read by copy, without touching them. Each page that is not in memory is faulted in when it is
@@ -223,6 +237,13 @@ impl MappedFile {
     /// Errors: Invalid (outside the mapping), Truncated (a page was already gone).
     pub fn bytes(&self, range: Range<usize>) -> Result<View<'_>> {
         let (at, length) = self.place(&range)?;
+        self.seen(at, length)?;
+        self.unseen(&range)
+    }
+
+    /// The same without the policy's knowledge.
+    fn unseen(&self, range: &Range<usize>) -> Result<View<'_>> {
+        let (at, length) = self.place(range)?;
         self.check()?;
         Ok(self.map.view(at, length))
     }
@@ -232,7 +253,10 @@ impl MappedFile {
     ///
     /// Errors: Invalid (outside the mapping), Truncated (a page was gone; parts of `into` are zeros then).
     pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
-        self.bytes(at..at.saturating_add(into.len()))?.read(0, into);
+        let range = at..at.saturating_add(into.len());
+        let (begin, length) = self.place(&range)?;
+        self.touched(begin, length)?;
+        self.unseen(&range)?.read(0, into);
         self.check()
     }
 
@@ -244,7 +268,7 @@ impl MappedFile {
     /// Errors: Invalid (outside the mapping), Truncated.
     pub fn try_get(&self, range: Range<usize>) -> Result<TryGet<View<'_>>> {
         match self.is_resident(&range)? {
-            true => self.bytes(range).map(TryGet::Ready),
+            true => self.unseen(&range).map(TryGet::Ready),
             false => Ok(TryGet::NotResident),
         }
     }

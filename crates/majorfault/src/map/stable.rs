@@ -15,7 +15,8 @@ pub struct Stable<'m>(&'m MappedFile);
 pub struct StableMut<'m>(&'m mut MappedFile);
 
 impl MappedFile {
-    /// Gives the file as slices, without a copy.
+    /// Gives the file as slices, without a copy. A policy ([`policy`](super::MapFileOptions::policy)) sees nothing of them, neither
+    /// that they are asked for nor which of their pages are read.
     ///
     /// ```no_run
     /// # use majorfault::map::MappedFile;
@@ -122,6 +123,8 @@ impl StableMut<'_> {
 mod tests {
     use super::*;
     use crate::error::Error;
+    use crate::prefetch::Learned;
+    use crate::sys::cache::{self, FileAdvice, fadvise};
     use crate::test_files::{PAGE, TestFile};
 
     #[test]
@@ -137,6 +140,23 @@ mod tests {
         assert_eq!(stable.bytes(7..PAGE).unwrap(), &wanted[7..PAGE]);
         assert_eq!(stable.try_get(7..PAGE).unwrap(), TryGet::Ready(&wanted[7..PAGE]));
         assert!(matches!(stable.get(1..map.len() + 1), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn a_policy_does_not_see_slices() {
+        let file = TestFile::on_disk(64 * 16 * PAGE);
+        file.file().sync_all().unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+        let map = MappedFile::options().policy(Learned::default()).open(file.path()).unwrap();
+        // SAFETY: nobody else knows the file.
+        let stable = unsafe { map.assume_stable() };
+
+        for row in 0..24 {
+            assert_eq!(stable.get(row * 16 * PAGE..row * 16 * PAGE + 1).unwrap().len(), 1);
+        }
+
+        let (resident, _) = cache::resident(file.file(), 0, file.length() as u64).unwrap();
+        assert_eq!(resident, 24 * PAGE as u64);
     }
 
     #[test]

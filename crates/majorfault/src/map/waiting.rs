@@ -108,7 +108,7 @@ impl<'m> Future for Waiting<'m> {
                 Poll::Pending
             }
             Some(Err(error)) => Poll::Ready(Err(error)),
-            Some(Ok(())) => Poll::Ready(map.map.bytes(self.range.clone())),
+            Some(Ok(())) => Poll::Ready(map.map.unseen(&self.range)),
         }
     }
 }

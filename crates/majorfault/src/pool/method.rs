@@ -1,7 +1,7 @@
 //! The buffer pool as an access method: every reader of it shares one pool.
 
 use super::fill::{self, Arrivals};
-use super::{Handle, Pool, PoolLayout};
+use super::{Handle, Inner, Pool, PoolLayout};
 use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor};
 use crate::access::{DirectOptions, PreadOptions, UringOptions};
 use crate::error::{Error, Result};
@@ -10,6 +10,7 @@ use crate::params::{Params, Switch};
 use crate::sys::pages::Shared;
 use crate::sys::ring::IO_URING;
 use crate::units::Bytes;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -156,6 +157,43 @@ impl<'p> Arrivals<'p> for Showing<'p, '_> {
     }
 }
 
+thread_local! {
+    /// The pools that this thread visits just now, by address: it may hold pages of theirs.
+    static VISITED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread visits a pool while it lives. Ends in reverse order of its beginning, as visits are nested.
+struct Visiting;
+
+impl Visiting {
+    fn begin(pool: &Inner) -> Visiting {
+        VISITED.with_borrow_mut(|visited| visited.push(address(pool)));
+        Visiting
+    }
+}
+
+impl Drop for Visiting {
+    fn drop(&mut self) {
+        VISITED.with_borrow_mut(Vec::pop);
+    }
+}
+
+fn address(pool: &Inner) -> usize {
+    std::ptr::from_ref(pool) as usize
+}
+
+/// Fails where somebody holds a page while this thread is shown others, or this one: waiting for it might never end.
+fn check_waiting(pool: &Inner, number: u64) -> Result<()> {
+    let visits = VISITED.with_borrow(|visited| visited.contains(&address(pool)));
+    if visits && pool.memory.lock(number).is_err() {
+        return Err(Error::Invalid(format!(
+            "page {number} of the pool is in use, and this thread is shown pages of the same pool just now, so that waiting \
+             might never end; return from the visit first"
+        )));
+    }
+    Ok(())
+}
+
 impl PoolReader {
     /// How many of `extents` are fetched together: as many as there is room for.
     fn chunk(&self, extents: &[Extent]) -> usize {
@@ -173,6 +211,7 @@ impl PoolReader {
 impl Reader for PoolReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         let page = self.handle.pool.page_size() as u64;
+        let _visiting = Visiting::begin(&self.handle.pool.shared);
         let mut first = 0;
         while first < extents.len() {
             let chunk = &extents[first..first + self.chunk(&extents[first..])];
@@ -233,6 +272,8 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
     let mut bytes = Vec::new();
     for (index, extent) in extents.iter().enumerate() {
         check_update(handle, target, *extent)?;
+        let mut numbers = extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page);
+        numbers.try_for_each(|number| check_waiting(&handle.pool.shared, number))?;
         filler.submitted(index);
         bytes.resize(extent.length, 0);
         let flow = filler.fill(index, &mut bytes);
@@ -265,7 +306,7 @@ pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -
         target.locate(*extent)?;
         pages.extend(extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page));
     }
-    match handle.expect(&pages) {
+    match handle.will_need(&pages) {
         Err(Error::Invalid(_)) => Ok(()),
         other => other,
     }
@@ -292,6 +333,29 @@ mod tests {
         assert_eq!((pool.len(), pool.page_size(), pool.page_count()), (40 * PAGE as u64, PAGE, 40));
         assert_eq!((pool.metrics().misses, pool.metrics().hits), (40, 40), "both look into one pool");
         assert!(pool.metrics().evicted > 0, "in 32 pages");
+    }
+
+    #[test]
+    fn a_visitor_that_changes_what_it_is_shown_gets_an_error_instead_of_waiting() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let opened = Pool::options().direct(false).open_target(file.target(true)).unwrap();
+        let mut one = opened.reader;
+        let mut other = one.sibling().unwrap();
+        let pages = |first: u64, count: usize| [Extent { offset: first * PAGE as u64, length: count * PAGE }];
+        let fill = &mut |_: usize, bytes: &mut [u8]| bytes.fill(7);
+        let mut outcomes = Vec::new();
+
+        one.visit_with(&pages(2, 2), |_, shown| {
+            outcomes =
+                [(1, 1), (1, 2), (3, 1), (4, 1)].map(|(first, count)| other.update(&pages(first, count), fill)).into();
+            assert!(shown == &file.content()[2 * PAGE..4 * PAGE]);
+        })
+        .unwrap();
+
+        let refused = outcomes.iter().map(|outcome| matches!(outcome, Err(Error::Invalid(_)))).collect::<Vec<_>>();
+        assert_eq!(refused, [false, true, true, false], "{outcomes:?}");
+        other.update(&pages(2, 1), fill).unwrap();
+        assert!(VISITED.with_borrow(Vec::is_empty));
     }
 
     #[test]

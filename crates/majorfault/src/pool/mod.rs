@@ -277,7 +277,7 @@ impl Handle {
     /// Reads these pages as a hint: pages that another thread holds or is reading are left out, so that this never waits for it.
     ///
     /// Errors: as [`pin`](Handle::pin).
-    pub fn expect(&mut self, pages: &[u64]) -> Result<()> {
+    pub fn will_need(&mut self, pages: &[u64]) -> Result<()> {
         pages.iter().try_for_each(|number| self.check(*number))?;
         pages
             .chunks(self.pool.shared.chunk())

@@ -245,7 +245,7 @@ fn what_is_expected_is_there_later_and_a_page_in_other_hands_is_not_waited_for()
     let (mut handle, mut other) = (pool.handle(below(&file)), pool.handle(below(&file)));
 
     handle
-        .change(3, |_| other.expect(&[2, 3, 4]))
+        .change(3, |_| other.will_need(&[2, 3, 4]))
         .expect("the page can be changed")
         .expect("the pages beside it can be read meanwhile");
 
@@ -423,7 +423,7 @@ fn no_way_reaches_past_the_last_page() {
         let refused = [
             handle.pin(past).map(drop),
             handle.fetch(&[0, past]),
-            handle.expect(&[0, past]),
+            handle.will_need(&[0, past]),
             handle.change(past, |_| ()),
             handle.replace(past, |_| ()),
         ];
@@ -527,7 +527,7 @@ fn a_hint_leaves_pages_that_are_there_as_they_are() {
     let mut handle = pool.handle(below(&file));
     handle.replace(3, |bytes| bytes.fill(0xee)).unwrap();
 
-    handle.expect(&[2, 3, 4]).unwrap();
+    handle.will_need(&[2, 3, 4]).unwrap();
 
     assert_eq!(pool.metrics().misses, 2, "those beside it");
     assert_eq!(handle.pin(3).unwrap()[..], [0xee; PAGE]);

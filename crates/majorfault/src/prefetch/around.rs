@@ -84,9 +84,20 @@ impl fmt::Debug for Prefetching {
 }
 
 impl Follower {
-    /// Gives the hints through `reader`, from the calling thread.
-    pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Follower {
-        Follower { ahead: Ahead::new(predictor, Issuer::Caller(reader), hints), queue: VecDeque::new() }
+    /// Gives the hints through `reader`.
+    ///
+    /// Errors: as `Prefetching::new`.
+    pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Follower> {
+        let issuer = Issuer::new(hints.by, reader)?;
+        Ok(Follower { ahead: Ahead::new(predictor, issuer, hints), queue: VecDeque::new() })
+    }
+
+    /// The caller itself is about to use `extent`: reads ahead what the policy wants because of it.
+    ///
+    /// Errors: what went wrong with hints since the last call, or with the policy.
+    pub(crate) fn meet(&mut self, extent: Extent) -> Result<()> {
+        self.ahead.observe(extent);
+        self.ahead.check()
     }
 
     /// Records an access. Returns whether the policy wants something read ahead now: see [`announce`](Self::announce).
@@ -145,10 +156,7 @@ impl Prefetching {
     ///
     /// Errors: those of `Reader::sibling` (the hints are given through one), Io where no thread can be started.
     pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Prefetching> {
-        let issuer = match hints.by {
-            By::Policy | By::Caller => Issuer::Caller(reader.sibling()?),
-            By::Helper => Issuer::Helper(Helper::new(reader.sibling()?)?),
-        };
+        let issuer = Issuer::new(hints.by, reader.sibling()?)?;
         Ok(Prefetching { reader, ahead: Ahead::new(predictor, issuer, hints) })
     }
 }
@@ -234,6 +242,13 @@ struct Shared {
 }
 
 impl Issuer {
+    fn new(by: By, reader: Box<dyn Reader>) -> Result<Issuer> {
+        Ok(match by {
+            By::Policy | By::Caller => Issuer::Caller(reader),
+            By::Helper => Issuer::Helper(Helper::new(reader)?),
+        })
+    }
+
     fn will_need(&mut self, requests: &mut Vec<Extent>) -> Result<()> {
         match self {
             Issuer::Caller(reader) => {

@@ -241,20 +241,42 @@ pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Fol
     let declared = Common::declared();
     let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) =
         given.0.clone().into_iter().partition(|(name, _)| declared.iter().any(|param| param.name == *name));
-    let Common { budget, by: _, gap, release } = Common::from_given(&Given(common))?;
+    let common = Common::from_given(&Given(common))?;
     let Some(start) = policy.start else {
         return Err(Error::Invalid(format!(
             "policy {} reads nothing ahead while a program runs; choose another",
             policy.name
         )));
     };
-    let (budget, _) = granted(policy, budget, crate::headroom::free_bytes());
-    let scene = Scene { length: target.len(), budget, gap: gap.0 };
-    let (predictor, _) = start(&scene, &Given(own))?;
+    let cached = Cached::each_of(Arc::clone(&target));
+    let predictor = |scene: &Scene| Ok(start(scene, &Given(own))?.0);
+    follower(policy, target, Common { by: By::Caller, ..common }, cached, predictor).map(|(follower, _)| follower)
+}
+
+/// The hints of `plan` for accesses to `target` that the caller makes itself, with a note where fewer bytes ahead are granted
+/// than were asked for.
+///
+/// Errors: Invalid (a value that cannot be used), Io.
+pub(crate) fn beside<P: Plan>(plan: &P, target: Arc<Target>, common: Common) -> Result<(Follower, Option<String>)> {
+    let by = if common.by == By::Policy { P::POLICY.by } else { common.by };
+    let cached = Cached::of(Arc::clone(&target));
+    follower(P::POLICY, target, Common { by, ..common }, cached, |scene| plan.predictor(scene))
+}
+
+/// A follower that gives its hints through the page cache.
+fn follower(
+    policy: &Policy,
+    target: Arc<Target>,
+    common: Common,
+    cached: Cached,
+    predictor: impl FnOnce(&Scene) -> Result<Box<dyn Predictor>>,
+) -> Result<(Follower, Option<String>)> {
+    let Common { budget, by, gap, release } = common;
+    let (budget, note) = granted(policy, budget, crate::headroom::free_bytes());
+    let predictor = predictor(&Scene { length: target.len(), budget, gap: gap.0 })?;
     let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
-    let hints = Hints { merge, cached: Cached::each_of(Arc::clone(&target)), by: By::Caller, release };
     let reader = access::PreadOptions::default().open_target(target)?.reader;
-    Ok(Follower::new(reader, predictor, hints))
+    Ok((Follower::new(reader, predictor, Hints { merge, cached, by, release })?, note))
 }
 
 /// Whether `method` takes a policy: only where visits find what was read ahead.

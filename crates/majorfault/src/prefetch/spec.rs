@@ -421,7 +421,7 @@ fn only_the_pages_of_the_rows_are_read() {
 fn following(reader: &Noting) -> Follower {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
     let hints = Hints { merge, cached: Cached::nothing(), by: By::Caller, release: Switch::Off };
-    Follower::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints)
+    Follower::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints).unwrap()
 }
 
 /// Rows of 64 KiB that hints were given for, and those that were shown.

@@ -20,19 +20,19 @@ pub trait Plan: Params {
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>>;
 }
 
-/// The options of a method with a policy around them.
+/// The options of a method, or of a mapped file, with a policy around them.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct WithPolicy<O, P> {
-    options: O,
-    plan: P,
-    common: Common,
-    /// Whether the method's options stay unchanged.
-    keeps: bool,
+    pub(crate) options: O,
+    pub(crate) plan: P,
+    pub(crate) common: Common,
+    /// Whether the options stay as they are.
+    pub(crate) keeps: bool,
 }
 
-impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
-    fn new(options: O, plan: P) -> WithPolicy<O, P> {
+impl<O, P: Plan> WithPolicy<O, P> {
+    pub(crate) fn new(options: O, plan: P) -> WithPolicy<O, P> {
         WithPolicy { options, plan, common: Common::default(), keeps: false }
     }
 
@@ -42,13 +42,15 @@ impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
         self
     }
 
-    /// Leaves the method's options unchanged. Without this, options at their defaults are set to what the policy is made
-    /// for ([`Policy::underneath`]).
+    /// Leaves the options unchanged. Without this, those at their defaults are set to what the policy is made for
+    /// ([`Policy::underneath`]).
     pub fn keep_options(mut self) -> WithPolicy<O, P> {
         self.keeps = true;
         self
     }
+}
 
+impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
     /// Opens a file for reading, and reads ahead of its visits.
     ///
     /// Errors: as the `open` of the method's options; Invalid (a value of the policy that cannot be used).

@@ -141,17 +141,6 @@ impl Guarded {
         unsafe { self.write_shared(at, bytes) }
     }
 
-    /// Sets `length` bytes from `at` on to `byte`.
-    ///
-    /// Panics as [`write`](Guarded::write).
-    #[inline]
-    pub fn fill(&mut self, at: usize, length: usize, byte: u8) {
-        let pattern = [byte; 128];
-        for done in (0..length).step_by(pattern.len()) {
-            self.write(at + done, &pattern[..pattern.len().min(length - done)]);
-        }
-    }
-
     /// Writes `bytes` from `at` on, in a mapping that others use as well.
     ///
     /// Panics past the end, or where the mapping is read-only.
@@ -188,6 +177,7 @@ impl Guarded {
     /// # Safety
     ///
     /// As for [`bytes`](Guarded::bytes).
+    #[inline]
     pub unsafe fn bytes_mut(&mut self, at: usize, length: usize) -> &mut [u8] {
         assert!(self.mapping.is_writable(), "a read-only mapping cannot be changed");
         // SAFETY: borrowed exclusively; the rest is the caller's promise.
