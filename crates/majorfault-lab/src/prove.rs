@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_of_the_accesses_is_told_as_one_of_the_program() {
+    fn a_gain_of_the_accesses_is_reported_as_one_of_the_program() {
         let gain = gain(4.0, [3.5, 4.5], 0.75);
 
         assert!((gain.predicted() - 4.0).abs() < 1e-9);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remedy_that_makes_it_worse_is_told() {
+    fn a_remedy_that_makes_it_worse_is_reported() {
         let loss = gain(0.5, [0.4, 0.6], 0.5);
 
         assert!(loss.is_loss() && (loss.measured() - 1.0 / 1.5).abs() < 1e-9);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_arm_has_no_runs_the_reason_is_told() {
+    fn where_an_arm_has_no_runs_the_reason_is_reported() {
         use crate::report::synthetic::Run as Ran;
         let good = Ran::of("mmap").record();
         let failed = Ran::of("pread").failed("SIGBUS").record();
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_proved_is_told_with_its_reason() {
+    fn what_was_not_proved_is_reported_with_its_reason() {
         assert_eq!(sentence(Err("it is gone".to_owned())), "fault_stall: /x: not proven: it is gone");
     }
 

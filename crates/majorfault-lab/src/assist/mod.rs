@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
+    fn a_file_is_reported_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
         let (mut help, _file) = helping(3, None);
         for (thread, asked, stride) in [(0, 10, 4096), (1, 30, 8192), (2, 20, 16384)] {
             help.readers.get_mut(&(thread, FILE)).unwrap().tally =

@@ -46,7 +46,7 @@ const DISPROOFS: u32 = 2;
 /// Rows that may be skipped before the guess starts again.
 const SKIPPED: u64 = 4;
 
-/// Of so many faults a stride must explain all but a quarter.
+/// A stride must explain all but a quarter of so many faults.
 const JUDGED: u32 = 64;
 
 /// Faults to skip after the first failure; each further failure makes it four times as many.

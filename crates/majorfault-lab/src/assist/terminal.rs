@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_in_bytes_of_pages() {
+    fn what_was_done_is_reported_in_bytes_of_pages() {
         let tally = ReadCounts { asked: 512, used: 256, stride: Some(1 << 20), ..ReadCounts::default() };
 
         assert_eq!(
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_told() {
+    fn what_was_not_seen_is_reported() {
         let mut out = Vec::new();
         print(&Assisted { lost: 3, unfollowed: 4, ..Assisted::default() }, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();

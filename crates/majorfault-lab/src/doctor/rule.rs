@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_is_told_with_its_unit() {
+    fn a_threshold_is_reported_with_its_unit() {
         let told = [
             (50.0, Unit::Count),
             (0.1, Unit::Share),

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lmdb_is_told_the_flag_that_it_has_not_and_threads_where_it_has() {
+    fn lmdb_gets_the_flag_that_it_lacks_and_threads_where_it_has_the_flag() {
         let mut evidence = waits("/data/base/data.mdb", "");
         assert!(
             remedy(&evidence).ends_with("; LMDB: open the environment with MDB_NORDAHEAD (Python: readahead=False)")
@@ -265,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn rocksdb_is_told_to_read_past_the_cache() {
+    fn rocksdb_is_advised_to_bypass_the_cache() {
         assert!(remedy(&waits("/data/000123.sst", "")).contains("RocksDB: allow_mmap_reads=false"));
         assert!(remedy(&waits("/data/x.sst", "/usr/lib/librocksdb.so.8.9")).contains("advise_random_on_open=true"));
         assert!(!remedy(&waits("/data/sea-surface.sst", "")).contains("RocksDB"));
     }
 
     #[test]
-    fn sqlite_is_told_its_pragmas_also_where_it_is_linked_into_the_program() {
+    fn sqlite_gets_its_pragmas_also_where_it_is_linked_into_the_program() {
         assert!(
             remedy(&waits("/data/a.db", "/usr/lib/libsqlite3.so.0.8.6")).contains("SQLite: PRAGMA mmap_size=0 with")
         );
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn lucene_is_told_its_advice() {
+    fn lucene_gets_its_advice() {
         let mut evidence = waits("/data/_3.dvd", "/usr/lib/jvm/lib/server/libjvm.so");
         assert!(remedy(&evidence).contains("Lucene: MMapDirectory.setReadAdvice with ReadAdvice.RANDOM"));
 
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn elasticsearch_is_told_its_index_settings() {
+    fn elasticsearch_gets_its_index_settings() {
         let mut evidence = waits("/data/_3.dvd", "/usr/lib/jvm/lib/server/libjvm.so");
         evidence.target.command = "java -Xms4g org.elasticsearch.bootstrap.Elasticsearch".to_owned();
 
@@ -298,12 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn llama_cpp_is_told_its_options() {
+    fn llama_cpp_gets_its_options() {
         assert!(remedy(&waits("/models/q4.gguf", "")).contains("llama.cpp: --no-mmap"));
     }
 
     #[test]
-    fn numpy_is_told_how_its_memmap_is_advised_and_readers_of_their_own_are_not_numpy() {
+    fn numpy_gets_the_advice_for_its_memmap_and_files_with_other_readers_do_not() {
         let library = "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so";
         assert!(remedy(&waits("/data/matrix.bin", library)).contains("numpy: m._mmap.madvise(mmap.MADV_RANDOM)"));
         assert!(!remedy(&waits("/data/table.arrow", library)).contains("numpy"));
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn thrashing_is_told_the_setting_of_the_file_that_waits_most() {
+    fn thrashing_gets_the_setting_of_the_file_that_waits_most() {
         let mut evidence = waits("/models/q4.gguf", "");
         evidence.files[0].waited_ns = 0;
         count(&mut evidence, "cgroup_refault_pages", 100_000);

@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_without_a_fault_is_told_without_an_order() {
+    fn what_is_mapped_without_a_fault_is_reported_without_an_order() {
         let evidence = own().into_evidence(Duration::from_secs(1), None, false);
 
         let program = evidence.files.iter().find(|file| !file.mappings.is_empty()).unwrap();

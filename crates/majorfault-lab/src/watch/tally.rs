@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_told_with_both_lengths_though_it_grew_again() {
+    fn a_file_that_became_shorter_is_reported_with_both_lengths_though_it_grew_again() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let mut track = Track::of(Some(file.try_clone().unwrap()));

@@ -62,7 +62,7 @@ access::front_door! {
 }
 
 crate::choices! {
-    /// What the kernel is told about the mapping before the first touch (madvise(2)).
+    /// Advice to the kernel about the mapping, given before the first touch (madvise(2)).
     #[non_exhaustive]
     pub enum Hint {
         /// Nothing.

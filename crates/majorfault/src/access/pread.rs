@@ -28,7 +28,7 @@ access::front_door! {
 }
 
 crate::choices! {
-    /// What the kernel is told about the file before the first read (posix_fadvise(2)).
+    /// Advice to the kernel about the file, given before the first read (posix_fadvise(2)).
     #[non_exhaustive]
     pub enum Hint {
         /// Nothing.

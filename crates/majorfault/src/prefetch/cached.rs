@@ -11,7 +11,7 @@ const GROUP: usize = 32;
 /// 16 is left out although some of it was needed.
 const SAMPLES: usize = 4;
 
-/// Knows by samples what is cached, where the kernel tells it (Linux 6.5, and the user's own files).
+/// Learns by samples what is cached, where the kernel reports it (Linux 6.5, and the user's own files).
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     target: Option<Arc<Target>>,
@@ -60,7 +60,7 @@ impl Cached {
         match cache::cachestat(&target.files()[file].file, offset, extent.length as u64) {
             Ok(stat) => stat.cached * 4096 >= extent.length as u64,
             Err(_) => {
-                // The kernel does not tell here: every hint is given, which is correct and only slower on cached files.
+                // The kernel does not report it here: every hint is given, which is correct and only slower on cached files.
                 self.target = None;
                 false
             }

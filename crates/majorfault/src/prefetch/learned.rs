@@ -43,7 +43,7 @@ const HISTORY: usize = 48;
 /// Candidates at the same time.
 const CANDIDATES: usize = 64;
 
-/// Candidates that one access can suggest besides those that repeat in time: several, because columns of a row form equal
+/// Candidates that one access can suggest, apart from those that repeat in time: several, because columns of a row form equal
 /// distances as well.
 const SUGGESTIONS: usize = 2;
 

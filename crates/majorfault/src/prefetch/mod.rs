@@ -81,7 +81,7 @@ pub struct Policy {
     pub by: By,
     /// Bytes ahead, unless the user gave a budget.
     pub budget: Ahead,
-    /// Its own parameters, beside those of [`Common`].
+    /// Its own parameters, in addition to those of [`Common`].
     pub params: fn() -> Vec<Param>,
     /// A predictor for one thread, with the settings in force; none where the policy decides nothing during visits.
     pub start: Option<Start>,

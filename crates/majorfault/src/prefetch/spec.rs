@@ -130,7 +130,7 @@ fn no_parameter_of_a_policy_hides_one_of_a_method() {
 }
 
 #[test]
-fn the_settings_in_force_are_told_with_what_the_policy_chose() {
+fn the_settings_in_force_are_reported_with_what_the_policy_chose() {
     let file = TestFile::on_disk(PAGE);
     let mmap = methods::named("mmap").unwrap();
     let opened = |given: &str| prefetch::open(mmap, file.target(false), &given.parse().unwrap()).unwrap().settings;

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_policy_can_be_told_is_told() {
+    fn the_options_of_every_policy_are_among_the_settings() {
         let file = TestFile::on_disk(4 * PAGE);
         let common = Common::default().budget(Bytes::kib(64)).by(By::Helper).release(true);
 
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_used_is_told_in_code_too() {
+    fn a_value_that_cannot_be_used_is_reported_in_code_too() {
         let file = TestFile::on_disk(4 * PAGE);
         let strided = Strided::default().stride(Bytes::kib(4)).length(Bytes::kib(8));
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::sys::map::Mapping;
 use rustix::mm::{Advice as Kind, madvise as rustix_madvise};
 
-/// What the kernel is told about mapped pages. None of these changes the content of a shared file mapping.
+/// Advice about mapped pages. None of it changes the content of a shared file mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Back to the default: read-around on faults.

@@ -92,7 +92,7 @@ fn probe() -> Probe {
     }
 }
 
-/// Bytes of `length` from `offset` on that are in the page cache, rounded out to whole pages, and the call that told it:
+/// Bytes of `length` from `offset` on that are in the page cache, rounded out to whole pages, and the call that reported it:
 /// cachestat where it is available, otherwise mincore.
 ///
 /// Errors: Io; Missing where neither call may answer (another user's file, before Linux 6.5 or not writable).

@@ -295,7 +295,7 @@ mod tests {
     use std::process::{Command, ExitStatus};
 
     #[test]
-    fn a_page_that_is_gone_reads_as_zeros_and_is_told() {
+    fn a_page_that_is_gone_reads_as_zeros_and_is_reported() {
         let file = TestFile::on_disk(8 * PAGE);
         let mapping = Mapping::new(file.file(), 0, 8 * PAGE, &Default::default()).unwrap();
         let guard = guarded(&mapping);
@@ -342,7 +342,7 @@ mod tests {
         unsafe { guard(mapping.as_ptr() as usize, mapping.length()) }
     }
 
-    /// Runs the test of this name again, in a process of its own, where `is_child` says so; how that ended.
+    /// Runs the test of this name again in a child process, where `is_child` is true; returns how the child ended.
     fn in_a_child(test: &str) -> ExitStatus {
         let own = std::env::current_exe().unwrap();
         let name = format!("sys::fault::tests::{test}");

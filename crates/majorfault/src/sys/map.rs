@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_that_the_kernel_ignored_is_told() {
+    fn a_hint_that_the_kernel_ignored_is_reported() {
         let file = TestFile::on_disk(1 << 20);
         let occupied = map(&file, 0, Placement::Anywhere);
         let wish = Placement::Hint(occupied.as_ptr() as usize);

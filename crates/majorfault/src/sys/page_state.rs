@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_told_what_it_sees() {
+    fn the_clock_learns_what_it_sees() {
         let see = |state| pass(&AtomicU64::new(at(5, DIRTY + state)));
 
         assert_eq!([1, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_told_what_it_finds() {
+    fn a_writer_learns_what_it_finds() {
         let find = |state| lock(&AtomicU64::new(at(5, state))).unwrap();
 
         assert_eq!(find(FREE), Locked { was_evicted: false, dirty: false });

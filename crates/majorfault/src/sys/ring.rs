@@ -213,7 +213,7 @@ impl Queue {
         const IORING_ENTER_GETEVENTS: u32 = 1;
         self.enable_here()?;
         let pushed = self.ring.submission().len() as u32;
-        // SAFETY: no argument is passed beside numbers.
+        // SAFETY: only numbers are passed.
         let entered = unsafe { self.ring.submitter().enter::<()>(pushed, 0, IORING_ENTER_GETEVENTS, None) };
         match entered {
             Err(error) if !is_passing(&error) => return Err(Error::io("send reads", "io_uring_enter", error)),

@@ -25,7 +25,7 @@ pub(super) const USE_CLOCKID: u64 = 1 << 25;
 /// PERF_SAMPLE_TID, TIME, ADDR: the fields of a sample, in this order.
 const SAMPLE_FIELDS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 
-/// PERF_SAMPLE_IP, before the others. Ends of minor faults leave it out; their shorter length tells them from the others.
+/// PERF_SAMPLE_IP, before the others. Ends of minor faults leave it out; they differ by their shorter length.
 const SAMPLE_INSTRUCTION: u64 = 1;
 
 /// Bytes of a sample without the instruction, after the header.

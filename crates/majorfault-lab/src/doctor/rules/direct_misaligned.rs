@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_fail_are_told_with_what_they_returned() {
+    fn calls_that_fail_are_reported_with_what_they_returned() {
         let mut evidence = open();
         evidence.calls = Some(Calls { read_calls: 1000, read_call_bytes: 499, device_bytes: 0 });
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_reads_by_the_cache_are_told_with_what_came_from_devices() {
+    fn direct_reads_by_the_cache_are_reported_with_what_came_from_devices() {
         let found = only(&RULE, &by_the_cache());
 
         assert_eq!(found.severity, Severity::Warning);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strided_scan_that_waits_is_told_its_stride() {
+    fn a_strided_scan_that_waits_gets_its_stride() {
         let evidence = with_file(|file| {
             file.waits = 10_000;
             file.waited_ns = 16_000_000_000;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = waiting(1000, 4_000_000_000);
         evidence.files[0].major = 700;
 

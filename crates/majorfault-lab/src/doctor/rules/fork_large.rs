@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &forking(4, 2048, 1 << 30));
 
         assert_eq!(

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_a_limit_that_is_a_quarter_larger() {
+    fn the_figures_are_reported_with_a_limit_that_is_a_quarter_larger() {
         let found = only(&RULE, &filled(9 << 30));
 
         assert_eq!(

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &lying(1 << 30, 64 << 20, 0, "madvise"));
 
         assert_eq!(

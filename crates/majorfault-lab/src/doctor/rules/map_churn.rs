@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_the_flushes_where_they_are_counted() {
+    fn the_figures_are_reported_with_the_flushes_where_they_are_counted() {
         let mut evidence = mapping(4, 5000, 1000);
         let facts =
             ["1000 mappings made each second, 120 mapped at the end", "20 % of them file mappings", "4 threads"];
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_flush_is_told_and_none_is_not() {
+    fn a_single_flush_is_reported_and_none_is_not() {
         let mut evidence = mapping(4, 5000, 4900);
         assert_eq!(only(&RULE, &evidence).evidence[1], "98 % of them file mappings");
         evidence.counters.push(("tlb_flush_local_shootdown", 0));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = skewed(8 << 20, "huge=always");
         assert_eq!(only(&RULE, &evidence).evidence[2], "0 B of it in huge pages");
 

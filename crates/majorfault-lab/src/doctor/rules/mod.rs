@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_declares_all_that_is_told_of_it() {
+    fn a_rule_declares_all_that_is_reported_about_it() {
         for rule in ALL {
             let name = rule.name;
             let texts = [rule.summary, rule.trouble].into_iter().chain(rule.remedies.iter().map(|remedy| remedy.says));

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &on("nfs", 7));
 
         assert_eq!(found.what, "a file on nfs is mapped");

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_the_largest_mapping() {
+    fn the_figures_are_reported_with_the_largest_mapping() {
         let mut evidence = tables(16 << 20, 64 << 20);
 
         let found = only(&RULE, &evidence);

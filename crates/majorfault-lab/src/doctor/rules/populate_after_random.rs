@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &waited(1000, 20));
 
         assert_eq!(
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_call_that_was_seen_is_told() {
+    fn a_single_call_that_was_seen_is_reported() {
         let mut evidence = waited(1000, 0);
         evidence.files[0].populate_calls = 1;
 

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_the_limit_to_try_within() {
+    fn the_figures_are_reported_with_the_limit_to_try_within() {
         let mut evidence = planted();
         let found = only(&RULE, &evidence);
 

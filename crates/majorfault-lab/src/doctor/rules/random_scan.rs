@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &scanned(900, Pattern::Sequential, 0.87));
 
         assert_eq!(

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = reading(200 << 20);
         let facts =
             ["200 MiB read from devices", "4.00 MiB in touched pages", "order: random (95 %)", "read_ahead_kb 128"];

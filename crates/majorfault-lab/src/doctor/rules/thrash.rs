@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_larger_than_the_limit_is_told_to_go_past_the_cache() {
+    fn a_scan_larger_than_the_limit_is_advised_to_bypass_the_cache() {
         let mut evidence = healthy();
         count(&mut evidence, "cgroup_refault_pages", 100_000);
         evidence.faults.as_mut().unwrap().waits = 5000;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = again(5000);
         count(&mut evidence, "cgroup_limit_hits", 7);
         evidence.files[0].waits = 1;

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &shrunk_to((1 << 30) - (1 << 20)));
 
         assert_eq!(

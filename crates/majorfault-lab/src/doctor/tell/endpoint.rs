@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_told_in_words() {
+    fn a_port_that_is_taken_is_reported_in_words() {
         let endpoint = Endpoint::open(address("0").unwrap(), String::new()).unwrap();
 
         let error = Endpoint::open(endpoint.address(), String::new()).err().unwrap().to_string();

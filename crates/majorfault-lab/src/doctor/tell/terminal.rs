@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_unknown_or_not_followed_is_told_where_there_is_some() {
+    fn what_is_lost_unknown_or_not_followed_is_reported_where_there_is_some() {
         let mut evidence = healthy();
         let faults = evidence.faults.as_mut().unwrap();
         (faults.lost, faults.unresolved, faults.unfollowed) = (1, 2, 3);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_command_and_a_long_path_the_end_is_told() {
+    fn a_long_command_and_a_long_path_keep_their_ends() {
         let mut evidence = with_file(|file| file.path = format!("/{}", "p".repeat(36)));
         evidence.target.command = format!("c{}", "d".repeat(60));
 
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_told_with_its_severity_remedy_proof_and_gain() {
+    fn a_finding_is_reported_with_its_severity_remedy_proof_and_gain() {
         let finding = |severity| Finding {
             rule: "fault_stall",
             severity,
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn proofs_are_told_and_that_there_are_none() {
+    fn proofs_are_reported_and_so_is_their_absence() {
         let said = |sentences: &[String]| {
             let mut out = Vec::new();
             print_proofs(sentences, &mut out).unwrap();
