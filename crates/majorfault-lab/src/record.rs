@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// The version of this format; raised when a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 2;
 
+/// What stands for a hypervisor that does not give its name.
+pub const UNNAMED_HYPERVISOR: &str = "unnamed";
+
 /// One run of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -59,6 +62,9 @@ pub struct Record {
     /// Which cell of which experiment it is, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
+    /// The arm that its session's user has now, where they named it (`--baseline`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Arm>,
 }
 
 /// The place of a run in an experiment.
@@ -126,7 +132,7 @@ pub struct Machine {
     pub lru: String,
     /// `v1`, `v2` or `none`: the interface of the memory cgroup.
     pub cgroup: String,
-    /// The hypervisor's name, empty on bare metal.
+    /// The hypervisor's name, empty on bare metal; [`UNNAMED_HYPERVISOR`] where it gives none.
     pub hypervisor: String,
     /// Bytes of swap in use and in all.
     pub swap_bytes: [u64; 2],
@@ -186,7 +192,7 @@ pub struct Buckets(pub Vec<(u64, u64)>);
 /// How long accesses took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// One access in so many was timed: 1, or more where the clock would cost more than the access. 0: none.
+    /// Accesses for each one that was timed: 1, or more where the clock would cost more than the access. 0: none was timed.
     pub timed_one_in: u64,
     /// Their histogram.
     pub buckets: Buckets,
@@ -241,21 +247,21 @@ pub struct Gate {
     /// What is looked at: `cold`, `device bytes`, `swap`, `quota`, `busy machine`, `answer`.
     pub name: String,
     /// What was found.
-    pub finding: Finding,
+    pub finding: GateFinding,
     /// The sentence with the numbers.
     pub says: String,
-    /// Whose doing it is.
+    /// What caused it: the set-up, or others.
     #[serde(default)]
-    pub by: By,
+    pub by: Cause,
     /// What to do about it; empty where nothing can be done, or nothing is to be.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,
 }
 
-/// Whose doing a condition is.
+/// What caused a condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum Cause {
     /// Of how the run was set up: the same command gives the same again.
     #[default]
     Setup,
@@ -266,7 +272,7 @@ pub enum By {
 /// What a gate found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finding {
+pub enum GateFinding {
     /// As it should be.
     Fine,
     /// Worth knowing; the figures stand.
@@ -312,7 +318,7 @@ impl Record {
 
     /// The gates that spoiled it.
     pub fn spoilers(&self) -> impl Iterator<Item = &Gate> {
-        self.gates.iter().filter(|gate| gate.finding == Finding::Spoiled)
+        self.gates.iter().filter(|gate| gate.finding == GateFinding::Spoiled)
     }
 
     /// What spoiled it, in sentences.

@@ -1,4 +1,4 @@
-//! What was done, as JSON.
+//! The outcome as JSON.
 
 use super::{Assisted, AssistedFile, PAGE};
 use serde_json::{Value, json};

@@ -12,6 +12,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod trace;
+mod words;
 mod worker;
 
 use crate::jobfile;

@@ -1,7 +1,7 @@
 //! Places a trial runs in: a child process as is, or one in a cgroup with a memory limit of its own.
 //!
 //! A limited place is a cgroup below ours (version 1), or below the nearest group that hands the memory controller down
-//! (version 2). Its name tells who made it, so that the next start can remove what a killed one left behind.
+//! (version 2). Its name says which process made it, so that the next start can remove what a killed one left.
 
 pub mod child;
 mod hierarchy;
@@ -141,7 +141,7 @@ fn missing(reason: &str, hierarchy: Option<&Hierarchy>) -> Missing {
         _ if user_manager => {
             "run as root, or under a limit of systemd's: systemd-run --user --scope -p MemoryMax=SIZE majorfault compare …"
         }
-        Some(Hierarchy { version: Version::V2, .. }) => {
+        Some(own) if own.version == Version::V2 => {
             "run as root with +memory in cgroup.subtree_control of a group above, or start the container with a limit"
         }
         _ => "run as root, or start majorfault in a container or group with a limit",
@@ -149,7 +149,7 @@ fn missing(reason: &str, hierarchy: Option<&Hierarchy>) -> Missing {
     Missing::new("a memory limit", reason, remedy)
 }
 
-/// Name of a new group: who makes it, so that nobody removes it while they live.
+/// Name of a new group: it names its maker, so that it is not removed while that process lives.
 pub fn own_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
@@ -237,6 +237,7 @@ pub fn smallest_limit(trial: &Trial) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use majorfault::proc::cgroup::Member;
     use std::process::{Command, Stdio};
 
     /// A place for real, or the reason to skip the test.
@@ -330,7 +331,7 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         fs::write(mount.join("cgroup.subtree_control"), hands_down.join(" ")).unwrap();
         fs::write(own.join("cgroup.subtree_control"), "").unwrap();
-        Hierarchy { version: Version::V2, mount, own }
+        Hierarchy::from(Member { version: Version::V2, mount, own })
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::path::Path;
 
 majorfault::choices! {
     /// Where a procedure's file lies.
-    pub enum Place {
+    pub enum Backing {
         /// A tmpfs without huge pages.
         Tmpfs = "tmpfs",
         /// A tmpfs that uses huge pages wherever it can (mount option huge=always).
@@ -39,7 +39,7 @@ pub struct OwnMap {
 /// An empty file in `place`; on the disk it is made in `dir`. A tmpfs is mounted nowhere and goes with the file.
 ///
 /// Errors: Missing (no right to mount and no /dev/shm; no huge pages in the pool), Io.
-pub fn make(place: Place, dir: &Path) -> Result<MemoryFile> {
+pub fn make(place: Backing, dir: &Path) -> Result<MemoryFile> {
     open(place, dir).map(MemoryFile)
 }
 
@@ -60,7 +60,9 @@ impl MemoryFile {
         let ones = vec![1; 1 << 20];
         for at in (0..length).step_by(ones.len()) {
             let piece = ones.len().min(length - at);
-            self.0.write_all_at(&ones[..piece], at as u64).map_err(|error| Error::io("fill the file", "pwrite", error))?;
+            self.0
+                .write_all_at(&ones[..piece], at as u64)
+                .map_err(|error| Error::io("fill the file", "pwrite", error))?;
         }
         Ok(())
     }
@@ -109,16 +111,16 @@ impl OwnMap {
     }
 }
 
-fn open(place: Place, dir: &Path) -> Result<File> {
+fn open(place: Backing, dir: &Path) -> Result<File> {
     match place {
-        Place::Disk => unnamed_in(dir),
-        Place::TmpfsHuge => tmpfs("always").map_err(|error| {
+        Backing::Disk => unnamed_in(dir),
+        Backing::TmpfsHuge => tmpfs("always").map_err(|error| {
             let remedy = "run as root (CAP_SYS_ADMIN), on a kernel with CONFIG_TRANSPARENT_HUGEPAGE";
             Missing::new("a tmpfs of huge pages", error.to_string(), remedy).into()
         }),
         // Without the right to mount, the shared memory that is there does; its huge= is almost always never, too.
-        Place::Tmpfs => tmpfs("never").or_else(|_| unnamed_in(Path::new("/dev/shm"))),
-        Place::Hugetlb => hugetlb(),
+        Backing::Tmpfs => tmpfs("never").or_else(|_| unnamed_in(Path::new("/dev/shm"))),
+        Backing::Hugetlb => hugetlb(),
     }
 }
 
@@ -141,5 +143,5 @@ fn hugetlb() -> Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
     memfd_create("majorfault", flags)
         .map(File::from)
-        .map_err(|error| Error::io("make a file", Place::Hugetlb.text(), error))
+        .map_err(|error| Error::io("make a file", Backing::Hugetlb.text(), error))
 }

@@ -1,6 +1,6 @@
 //! A fresh file, prepared in one of many ways, then written through a mapping in small blocks (SOURCES S3).
 
-use super::memory_file::{self, MemoryFile, OwnMap, Place};
+use super::memory_file::{self, Backing, MemoryFile, OwnMap};
 use super::{Procedure, Stage};
 use majorfault::params::{Given, Params, Value};
 use majorfault::sys::advice::{Advice, madvise};
@@ -57,7 +57,7 @@ majorfault::params! {
         /// How the file is prepared.
         how: How = How::Plain,
         /// Where it lies.
-        place: Place = Place::Tmpfs,
+        place: Backing = Backing::Tmpfs,
         /// Its bytes; 256 MiB as published.
         size: Bytes = Bytes::mib(256),
     }

@@ -1,7 +1,7 @@
 //! One file, written or read through a mapping from front to end (SOURCES S1): placed so that huge pages can be used, or
 //! not.
 
-use super::memory_file::{self, OwnMap, Place};
+use super::memory_file::{self, Backing, OwnMap};
 use super::{Procedure, Stage};
 use majorfault::params::{Given, Params};
 use majorfault::sys::map::{Access, HUGE_PAGE, MapOptions, Placement};
@@ -41,7 +41,7 @@ majorfault::params! {
     /// What is mapped, and where to.
     struct WriteMappedParams {
         /// Where the file lies.
-        place: Place = Place::TmpfsHuge,
+        place: Backing = Backing::TmpfsHuge,
         /// What is done with the bytes.
         op: Op = Op::Write,
         /// What is off.
@@ -59,7 +59,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     if size == 0 || !size.is_multiple_of(HUGE_PAGE) {
         return Err(Error::Invalid("size must be a multiple of 2m".to_owned()));
     }
-    if matches!(params.place, Place::Tmpfs | Place::TmpfsHuge) {
+    if matches!(params.place, Backing::Tmpfs | Backing::TmpfsHuge) {
         // A hypervisor gives memory when it is first touched, which would be on the clock of whoever comes first.
         memory_file::make(params.place, stage.dir())?.fill(size + HUGE_PAGE)?;
     }
@@ -83,7 +83,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         return Err(Error::Invalid(format!("read {sum} pages of ones, not {}", size / PAGE)));
     }
     if let Some(gone) = map.gone() {
-        return Err(Error::Invalid(format!("the page at {gone} could not be had; is there room for the file?")));
+        return Err(Error::Invalid(format!("the page at {gone} could not be allocated; is there room for the file?")));
     }
     let shown = map.shown();
     let wanted =

@@ -3,13 +3,13 @@
 //! It reads its order and its words from the watcher's pipe and waits between phases, outside the clock, while the
 //! watcher reads the counters.
 
-use crate::data::{Content, PAGE};
+use crate::data::{MadeContent, PAGE};
 use crate::place::child::{self, LOST};
-use crate::procedure::{self, Stage, Told};
+use crate::procedure::{self, ProcedureReport, Stage};
 use crate::record::{Answer, CacheEvidence, Latency, Outcome, Timeline};
 use crate::run::check::{self, Check};
 use crate::run::drive::{Driven, drive};
-use crate::run::message::{Ended, Order, Said, Word};
+use crate::run::message::{Assignment, Ended, Said, Signal};
 use crate::run::meter::{Interval, Until, buckets};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The worker's ends of the pipes.
 struct Line<W> {
-    words: Receiver<Word>,
+    words: Receiver<Signal>,
     output: W,
 }
 
@@ -51,7 +51,7 @@ impl<W: Write> Line<W> {
 pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) {
     child::die_with_parent();
     let mut first = String::new();
-    let order: Order = match input.read_line(&mut first).map(|_| serde_json::from_str(&first)) {
+    let order: Assignment = match input.read_line(&mut first).map(|_| serde_json::from_str(&first)) {
         Ok(Ok(order)) => order,
         _ => {
             eprintln!("majorfault: this subcommand is for majorfault's own use; it expects an order on standard input");
@@ -62,8 +62,8 @@ pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) {
     let (sender, words) = channel();
     std::thread::spawn(move || {
         for line in input.lines().map_while(std::result::Result::ok) {
-            let Ok(word) = serde_json::from_str::<Word>(&line) else { break };
-            if word == Word::Stop {
+            let Ok(word) = serde_json::from_str::<Signal>(&line) else { break };
+            if word == Signal::Stop {
                 STOP.store(true, Ordering::Relaxed);
             }
             if sender.send(word).is_err() {
@@ -85,7 +85,7 @@ fn failed(error: Error) -> Ended {
     })
 }
 
-fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
+fn work<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
     let trial = &order.trial;
     if let Arm::Procedure(choice) = &trial.arm {
         return run_procedure(trial, choice, line);
@@ -134,7 +134,7 @@ fn run_procedure<W: Write>(trial: &Trial, choice: &Choice, line: &mut Line<W>) -
     let dir = trial.data.files.first().cloned().unwrap_or_default();
     let mut stage = Stage::new(dir, &mut boundary);
     (procedure.run)(&given, &mut stage)?;
-    let Told { figures, notes, threads } = stage.told();
+    let ProcedureReport { figures, notes, threads } = stage.told();
     Ok(Ended {
         settings: given.0,
         notes,
@@ -249,7 +249,7 @@ fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> 
 fn check_of(trial: &Trial) -> Check {
     match trial.data.content_seed {
         _ if is_control(trial) => Check::Nothing("the control does not read the file"),
-        Some(seed) => Check::Content { content: Content::of(seed), wrong: 0, first: None },
+        Some(seed) => Check::MadeContent { content: MadeContent::of(seed), wrong: 0, first: None },
         None => Check::Digests(Vec::new()),
     }
 }
@@ -287,7 +287,7 @@ fn is_written(target: &Target, extent: Extent, generation: u64) -> bool {
     let Ok((index, offset)) = target.locate(extent) else { return false };
     let mut page = [0; PAGE];
     read::pread_exact(&target.files()[index].file, &mut page, offset).is_ok()
-        && Content::page_and_generation(&page) == Some((extent.offset / PAGE as u64, generation))
+        && MadeContent::page_and_generation(&page) == Some((extent.offset / PAGE as u64, generation))
 }
 
 /// The intervals of all threads, added.

@@ -1,8 +1,8 @@
 //! The file mapped and read in place: no copy, a fault for every page (or folio) not yet mapped.
 //!
-//! In place only where somebody promised that nobody changes the file ([`Target::assume_unchanged`]); else each extent is copied
-//! before it is shown. Readers that share a mapping for writing keep their bytes apart by claims.
-#![allow(unsafe_code, reason = "the promise of the target is taken up where bytes are lent")]
+//! In place only where the caller promised that nobody changes the file ([`Target::assume_unchanged`]); otherwise each extent is
+//! copied before it is shown. Readers that share a writable mapping keep their bytes apart by claims.
+#![allow(unsafe_code, reason = "the target's promise is relied on where bytes are lent")]
 
 use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
@@ -69,9 +69,9 @@ crate::choices! {
         Normal = "normal",
         /// MADV_RANDOM: no read-ahead; since Linux 6.3 also no protection of pages in use.
         Random = "random",
-        /// MADV_SEQUENTIAL: more read-ahead.
+        /// MADV_SEQUENTIAL: a longer read-ahead.
         Sequential = "sequential",
-        /// MADV_HUGEPAGE: huge pages, where file system and kernel can.
+        /// MADV_HUGEPAGE: huge pages, where file system and kernel support them.
         Hugepage = "hugepage",
         /// MADV_WILLNEED: read ahead of the first touch, at most one window.
         Willneed = "willneed",
@@ -95,11 +95,11 @@ crate::choices! {
     /// Where the mapping is put.
     #[non_exhaustive]
     pub enum Align {
-        /// Where the kernel likes.
+        /// Wherever the kernel chooses.
         Page = "page",
-        /// Address and offset congruent modulo 2 MiB, and verified to be so: the condition for huge pages.
+        /// Address and offset congruent modulo 2 MiB, and checked: the condition for huge pages.
         Huge = "2m",
-        /// Congruent but for 4 KiB: to see what a misaligned mapping costs.
+        /// Congruent but for 4 KiB: shows what a misaligned mapping costs.
         Skewed = "skewed",
     }
 }
@@ -122,7 +122,7 @@ crate::params! {
         advice: Hint = Hint::Normal,
         /// What is faulted in at opening; by default nothing, so that a run pays for what it touches.
         populate: Populate = Populate::None,
-        /// Where the mapping is put; by default where the kernel likes.
+        /// Where the mapping is put; by default where the kernel chooses.
         align: Align = Align::Page,
         /// Who sees changes; by default the file.
         share: Share = Share::Shared,
@@ -137,20 +137,20 @@ struct Maps {
     starts: Vec<u64>,
     writable: bool,
     share: Share,
-    /// Whether bytes are shown and changed in place: their target promises that nobody else changes them.
+    /// Whether bytes are shown and changed in place: the target promises that nobody else changes them.
     in_place: bool,
-    /// Who uses which bytes, where some of the readers may change them.
+    /// Which reader uses which bytes, where some of the readers may change them.
     claims: Option<Arc<Claims>>,
 }
 
 struct MmapReader {
     maps: Arc<Maps>,
     claimant: Option<Claimant>,
-    /// An extent, where it is not shown in place.
+    /// The copy of an extent that is not shown in place.
     copy: Vec<u8>,
 }
 
-const COPIED: &str = "each extent is copied before it is shown: nobody promised that the files stay unchanged \
+const COPIED: &str = "each extent is copied before it is shown: nobody has promised that the files stay unchanged \
                       (Target::assume_unchanged)";
 
 impl MethodOptions for MmapOptions {
@@ -194,7 +194,7 @@ impl Maps {
             starts.push(start);
         }
         let writable = target.writable() || *share == Share::Private;
-        // The bytes of a file that is named twice are at two places, and a claim covers one.
+        // In a file that is named twice, the same bytes have two positions, and a claim covers only one.
         let in_place = target.is_assumed_unchanged() && !(writable && target.has_twins());
         notes.extend((!in_place).then(|| COPIED.to_owned()));
         let claims = writable.then(Arc::default);
@@ -203,14 +203,14 @@ impl Maps {
         Ok((maps, notes))
     }
 
-    /// Which mapping holds `extent`, and where in it.
+    /// Which mapping holds `extent`, and at which offset in it.
     #[inline]
     fn locate(&self, extent: Extent) -> Result<(usize, usize)> {
         let (index, offset) = self.target.locate(extent)?;
         Ok((index, (offset - self.starts[index]) as usize))
     }
 
-    /// Fails where a page of the file was found gone.
+    /// Fails where a page of the file was found missing.
     #[inline]
     fn check(&self) -> Result<()> {
         for (index, map) in self.maps.iter().enumerate() {
@@ -222,7 +222,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Gives `kind` for each extent; neighbours in one call.
+    /// Gives advice `kind` for each extent, with one call for neighbours.
     fn advise(&self, extents: &[Extent], kind: Advice) -> Result<()> {
         let mut pending: Option<(usize, usize, usize)> = None;
         for extent in extents {
@@ -268,7 +268,7 @@ impl MmapReader {
         MmapReader { maps, claimant, copy: Vec::new() }
     }
 
-    /// Shows the bytes themselves. A reader of a mapping for writing claims them until the visitor returns.
+    /// Shows the bytes themselves. A reader of a writable mapping claims them until the visitor returns.
     #[inline]
     fn show_in_place(&mut self, extent: Extent, see: impl FnOnce(&[u8]) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
         let MmapReader { maps, claimant, .. } = self;
@@ -277,8 +277,8 @@ impl MmapReader {
             Some(claimant) => Some(claimant.claim(bytes_of(extent), Kind::Shared)?),
             None => None,
         };
-        // SAFETY: the target promises that only siblings change these bytes while they are shown; those have this very mapping,
-        // which is either for reading, or they claim what they change, and the claim above is held until `see` returns.
+        // SAFETY: the target promises that only siblings change these bytes while they are shown. They use this mapping,
+        // which is either read-only, or they claim what they change, and the claim above is held until `see` returns.
         Ok(see(unsafe { maps.maps[map].bytes(at, extent.length) }))
     }
 
@@ -303,12 +303,12 @@ impl MmapReader {
         let (map, at) = maps.locate(extent)?;
         let claimant = claimant.as_mut().ok_or_else(|| unclaimed(extent))?;
         let _held = claimant.claim(bytes_of(extent), Kind::Exclusive)?;
-        // SAFETY: the target promises that only siblings use these bytes meanwhile; those claim what they show and change, and
+        // SAFETY: the target promises that only siblings use these bytes meanwhile. They claim what they show and change, and
         // the claim above excludes them until `fill` returns.
         Ok(unsafe { maps.maps[map].change_shared(at, extent.length, fill) })
     }
 
-    /// Lets `fill` fill a buffer, and copies it to the bytes, which are claimed meanwhile.
+    /// Lets `fill` fill a buffer, and copies it to the bytes, which are claimed during the copy.
     fn change_copied(
         &mut self,
         extent: Extent,
@@ -320,7 +320,7 @@ impl MmapReader {
         let copy = room(copy, extent.length);
         let flow = fill(copy);
         let _held = claimant.claim(bytes_of(extent), Kind::Exclusive)?;
-        // SAFETY: all who use this mapping claim what they read and write, and the claim above excludes them.
+        // SAFETY: every user of this mapping claims what it reads or writes, and the claim above excludes the others.
         unsafe { maps.maps[map].write_shared(at, copy) };
         Ok(flow)
     }
@@ -337,10 +337,10 @@ fn room(copy: &mut Vec<u8>, length: usize) -> &mut [u8] {
     &mut copy[..length]
 }
 
-/// Cannot happen: what is writable has claims.
+/// Cannot happen: a writable mapping has claims.
 #[cold]
 fn unclaimed(extent: Extent) -> Error {
-    Error::Invalid(format!("the mapping of {} bytes at {} is for reading", extent.length, extent.offset))
+    Error::Invalid(format!("the mapping is read-only: {} bytes at {} cannot be changed", extent.length, extent.offset))
 }
 
 impl Reader for MmapReader {
@@ -401,7 +401,7 @@ impl Reader for MmapReader {
     fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
         match self.maps.share {
             Share::Shared => self.maps.advise(extents, Advice::DontNeed),
-            // It would throw private changes away.
+            // It would discard private changes.
             Share::Private => Ok(()),
         }
     }
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(offset, 4 * PAGE as u64);
     }
 
-    /// The file as a target that nobody changes but its readers.
+    /// The file as a target that nobody changes except its readers.
     fn unchanged(file: &TestFile, write: bool) -> Arc<Target> {
         let layout = crate::files::Layout { write, ..crate::files::Layout::default() };
         let target = Target::open(&[file.path().to_owned()], &layout).unwrap();

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// `pool`.
+/// The access method `pool`.
 pub const METHOD: Method = Method {
     name: "pool",
     summary: "a buffer pool of our own: pages at fixed addresses, filled by io_uring, evicted in batches",
@@ -34,13 +34,13 @@ crate::params! {
     pub struct PoolOptions {
         /// Memory for pages. A cgroup's limit must leave room for it.
         memory: Bytes = Bytes::mib(64),
-        /// Bytes of a page, 4k to 2m; larger pages read more than asked for.
+        /// Bytes of a page, 4k to 2m; larger pages read more than was asked for.
         page: Bytes = Bytes::kib(4),
         /// Reads kept in flight by each thread.
         depth: u32 = 32,
         /// Past the page cache, so that nothing is cached twice.
         direct: Switch = Switch::On,
-        /// Pages evicted at once; 256 make a TLB flush cheap for each.
+        /// Pages evicted at once; 256 make one TLB flush cheap for each page.
         batch: u32 = 256,
     }
 }
@@ -62,7 +62,7 @@ impl MethodOptions for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Opens a file for reading, behind a pool of its own. A thread more takes [`Handle::sibling`]; for several files, a part
+    /// Opens a file for reading, behind a pool of its own. For another thread use [`Handle::sibling`]; for several files, a part
     /// of one, or writing see [`handle`](PoolOptions::handle).
     ///
     /// Errors: Invalid (an empty file, a folder, a page size or memory that cannot be used), Io.
@@ -70,14 +70,14 @@ impl PoolOptions {
         self.handle(access::for_reading(path.as_ref())?)
     }
 
-    /// Puts a pool before `target`.
+    /// Puts a pool in front of `target`.
     ///
     /// Errors: Invalid (a page size or memory that cannot be used), Io.
     pub fn handle(self, target: Arc<Target>) -> Result<Handle> {
         self.fill(&target).map(|(handle, _)| handle)
     }
 
-    /// A pool with what fills it, and what did not happen as asked.
+    /// A pool with the reader that fills it, and notes on what was not granted.
     fn fill(self, target: &Arc<Target>) -> Result<(Handle, Vec<String>)> {
         let PoolOptions { memory, page, depth, direct, batch } = self;
         let mut notes = Vec::new();
@@ -98,9 +98,9 @@ impl PoolOptions {
     }
 }
 
-/// Bytes that one read may bring: what divides the stripe of several files.
+/// The most bytes that one read may bring: a divisor of the stripe of several files.
 ///
-/// Errors: Invalid (pages that do not).
+/// Errors: Invalid (a page size that does not divide the stripe).
 pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
     let most = PoolLayout::default().transfer;
     if target.files().len() == 1 {
@@ -109,19 +109,19 @@ pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
     if target.stripe() % page.0.max(1) != 0 {
         return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
     }
-    // The largest power of two that does.
+    // The largest power of two that divides it.
     Ok(Bytes(1 << target.stripe().trailing_zeros()).min(most))
 }
 
-/// Shows extents as their pages come.
+/// Shows extents as their pages arrive.
 struct Showing<'p, 'v> {
     extents: &'v [Extent],
-    /// Index of the first of them in the whole visit.
+    /// Index of the first extent in the whole visit.
     first: usize,
     page: u64,
-    /// For each page asked for: its extent, and which of the extent's pages it is.
+    /// For each page asked for: its extent, and the page's position in the extent.
     parts: &'v [(usize, usize)],
-    /// For each extent of several pages: those that came.
+    /// For each extent of several pages: the pages that arrived.
     came: Vec<Vec<Option<Shared<'p>>>>,
     visitor: &'v mut dyn Visitor,
 }
@@ -298,7 +298,7 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
     Ok(())
 }
 
-/// Brings the pages of `extents` that nobody is busy with, as far as there is room: a hint is no reason to fail.
+/// Reads those pages of `extents` that are not in use, as far as there is room; a hint is no reason to fail.
 pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -> Result<()> {
     let page = handle.pool.page_size() as u64;
     let mut pages = Vec::with_capacity(extents.len());

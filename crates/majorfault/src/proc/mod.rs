@@ -1,10 +1,13 @@
-//! Parsers of what /proc and the cgroup files say: text in, values out, nothing opened here (but for [`Live`] and `tracefs`).
+//! Parsers of /proc and the cgroup files: text in, values out; nothing is opened here (except by [`Live`], `block` and `tracefs`).
 //!
-//! Each takes any text without panicking: processes end while they are read, and kernels differ.
+//! Each accepts any text without panicking: processes end while they are read, and kernels differ.
 
+pub mod block;
+pub mod cgroup;
 pub mod diskstats;
 pub mod interrupts;
 pub mod maps;
+pub mod mounts;
 pub mod pressure;
 pub mod smaps;
 pub mod stat;
@@ -15,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The number behind `key` in lines of `key number` or `key: number`.
+/// The number after `key` in lines of `key number` or `key: number`.
 pub fn number(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;
@@ -25,11 +28,17 @@ pub fn number(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// The sum of the numbers behind all keys that begin with `prefix`; none where there is none.
+/// The sum of the numbers of all keys that begin with `prefix`; none where there are none.
 pub fn sum_of(text: &str, prefix: &str) -> Option<u64> {
     let values = text.lines().filter(|line| line.starts_with(prefix));
     let numbers = values.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
     numbers.fold(None, |sum, value| Some(sum.unwrap_or(0u64).saturating_add(value)))
+}
+
+/// The word in brackets of a list of choices: `madvise` of `always [madvise] never`.
+pub fn chosen(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0)
 }
 
 /// A file of /proc kept open and read again from its beginning, into the same memory.
@@ -40,14 +49,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// Errors: Io (gone, not permitted).
     pub fn open(path: impl AsRef<Path>) -> io::Result<Live> {
         Ok(Live { file: File::open(path)?, text: vec![0; 4096] })
     }
 
-    /// Its text now; `None` where it can't be read any more.
+    /// Its text now; `None` where it can no longer be read.
     pub fn read(&mut self) -> Option<&str> {
         let mut length = 0;
         loop {
@@ -82,6 +91,12 @@ mod tests {
     }
 
     #[test]
+    fn the_choice_in_force_stands_in_brackets() {
+        assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
+        assert_eq!((chosen(""), chosen("]["), chosen("never]")), (None, None, None));
+    }
+
+    #[test]
     fn rows_of_a_family_are_added() {
         assert_eq!(sum_of("allocstall_dma 1\nallocstall_normal 20\nother 5\n", "allocstall_"), Some(21));
         assert_eq!(sum_of(VMSTAT, "nothing_"), None);
@@ -90,7 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_taken_without_panic(text in "\\PC*|([a-zA-Z_()0-9: .\t\n-]{0,20}[ :\t\n]){0,40}") {
-            let _ = (number(&text, "a"), sum_of(&text, "a"));
+            let _ = (number(&text, "a"), sum_of(&text, "a"), chosen(&text));
             let _ = (stat::process(&text), stat::processors(&text));
             let _ = (interrupts::tlb(&text), diskstats::row(&text, 8, 0), pressure::total(&text, "some"));
             let _ = (smaps::sizes(&text, |_| true), smaps::details(&text));
