@@ -186,6 +186,11 @@ mod tests {
 
         assert_eq!(bytes, file.content()[5 * STRIDE..][..64]);
         assert_eq!(cached(&file), [5, 6, 7, 8, 9]);
+        assert_eq!(
+            cache::resident(file.file(), 0, (ROWS * STRIDE) as u64).unwrap().0,
+            5 * PAGE as u64,
+            "a page of each"
+        );
     }
 
     /// Major faults of this thread until now.
