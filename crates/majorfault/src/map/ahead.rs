@@ -182,10 +182,15 @@ mod tests {
         let map = MappedFile::options().range(begin..(ROWS * STRIDE) as u64).policy(rows).open(file.path()).unwrap();
 
         let mut bytes = [0; 64];
-        map.read(2 * STRIDE, &mut bytes).unwrap();
+        map.read(2 * STRIDE - 5, &mut bytes).unwrap();
 
-        assert_eq!(bytes, file.content()[5 * STRIDE + 5..][..64]);
+        assert_eq!(bytes, file.content()[5 * STRIDE..][..64]);
         assert_eq!(cached(&file), [5, 6, 7, 8, 9]);
+        assert_eq!(
+            cache::resident(file.file(), 0, (ROWS * STRIDE) as u64).unwrap().0,
+            5 * PAGE as u64,
+            "a page of each"
+        );
     }
 
     /// Major faults of this thread until now.
