@@ -101,7 +101,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// MadeContent for reading: each page all ones, by plain writes.
+/// Content for reading: each page all ones, by plain writes.
 fn fill(file: &File, length: usize) -> Result<()> {
     let ones = vec![1; 1 << 20];
     for at in (0..length).step_by(ones.len()) {
