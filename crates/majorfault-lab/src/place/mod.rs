@@ -4,6 +4,7 @@
 //! (version 2). Its name tells who made it, so that the next start can remove what a killed one left behind.
 
 pub mod child;
+pub mod guest;
 mod hierarchy;
 
 use crate::trial::Trial;

@@ -1,0 +1,97 @@
+//! Our own program as a guest's first process: its file, and where it is not linked statically the libraries it needs.
+
+use crate::place::guest::archive::Archive;
+use crate::place::guest::line::{ORDER, Order};
+use majorfault::{Error, Result};
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Directories that the first process mounts on.
+const MOUNT_POINTS: &[&str] = &["dev", "proc", "sys", "tmp", "run", "var/tmp", "pmem", "root"];
+
+/// The archive with our program, its libraries and the order, in a file without a name.
+///
+/// Errors: Io (no room, our own program cannot be read).
+pub fn archive(order: &Order, into: File) -> Result<File> {
+    let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
+    let files = libraries(&own)?;
+    let order =
+        serde_json::to_vec(order).map_err(|why| Error::Invalid(format!("an order cannot be written: {why}")))?;
+    let program = without_symbols(&own)?;
+    let write = || -> io::Result<File> {
+        let mut archive = Archive::new(BufWriter::new(into));
+        MOUNT_POINTS.iter().try_for_each(|dir| archive.directory(dir))?;
+        archive.file("/init", &program)?;
+        archive.file(ORDER, &order)?;
+        for library in files {
+            archive.file(&library.to_string_lossy(), &fs::read(&library)?)?;
+        }
+        archive.end()?.into_inner().map_err(|error| error.into_error())
+    };
+    write().map_err(|error| Error::io("pack the program for the guest", &own, error))
+}
+
+/// What the loader maps for a program, by the names that it looks for. None for a static one.
+fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
+    // As ldd(1) does: the loader lists instead of starting. A static program has no loader and says its version.
+    let listed = Command::new(program)
+        .arg("--version")
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| Error::io("list the libraries of the own program", program, error))?;
+    Ok(listed_libraries(&String::from_utf8_lossy(&listed.stdout)))
+}
+
+/// The paths in the loader's list: `name => /path (0x7f...)`, `/path (0x7f...)`.
+fn listed_libraries(listed: &str) -> Vec<PathBuf> {
+    let path = |line: &str| {
+        let (place, _) = line.trim().rsplit_once(" (0x")?;
+        let path = place.rsplit_once(" => ").map_or(place, |(_, path)| path);
+        path.starts_with('/').then(|| PathBuf::from(path))
+    };
+    listed.lines().filter_map(path).collect()
+}
+
+/// The program's bytes without symbols where strip(1) is here: a debug build is ten times as large.
+fn without_symbols(program: &Path) -> Result<Vec<u8>> {
+    let stripped = Command::new("strip")
+        .args(["--strip-all", "-o", "/dev/stdout"])
+        .arg(program)
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output();
+    match stripped {
+        Ok(output) if output.status.success() && output.stdout.starts_with(b"\x7fELF") => Ok(output.stdout),
+        _ => fs::read(program).map_err(|error| Error::io("read the own program", program, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_read_from_the_loaders_list() {
+        let listed = "\tlinux-vdso.so.1 (0x00007fc13e0d7000)\n\
+                      \tlibm.so.6 => /lib/x86_64-linux-gnu/libm.so.6 (0x00007fc13dfc5000)\n\
+                      \tlibgone.so => not found\n\
+                      \t/lib64/ld-linux-x86-64.so.2 (0x00007fc13e0d9000)\n";
+
+        let found = listed_libraries(listed);
+
+        assert_eq!(found, [Path::new("/lib/x86_64-linux-gnu/libm.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]);
+        assert_eq!(listed_libraries("majorfault 0.1.0 (abc)\n"), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_program_linked_dynamically_needs_its_loader() {
+        let shell = libraries(Path::new("/bin/sh")).unwrap();
+
+        assert!(shell.iter().any(|path| path.to_string_lossy().contains("ld-")), "{shell:?}");
+        assert!(shell.iter().all(|path| path.is_file()), "{shell:?}");
+    }
+}
