@@ -20,6 +20,11 @@ pub struct Args {
 enum What {
     /// Build a kernel for guests from Debian's source; what is built already is not built again
     Build(Build),
+    /// Fetch a kernel as Debian builds it, with the modules that guests need
+    Fetch {
+        /// The package, such as linux-image-6.12.117+deb12-cloud-amd64 [default: what linux-image-cloud-amd64 stands for]
+        package: Option<String>,
+    },
     /// List the kernels that are built
     List {
         /// As JSON
@@ -69,6 +74,7 @@ struct Run {
 pub fn run(args: Args) -> Result<Exit> {
     match args.what {
         What::Build(args) => build(args),
+        What::Fetch { package } => fetch(package),
         What::List { json } => list(json),
         What::Run(args) => in_guest(&args),
         What::Init => guest::init::live().map(|never| match never {}),
@@ -83,6 +89,12 @@ fn build(args: Build) -> Result<Exit> {
     let kernel = kernel::build(&package, variant, jobs.unwrap_or_else(processors), &*stop_flag()?, &shown)?;
     shown.0.finish_and_clear();
     println!("{}", line(&kernel));
+    Ok(Exit::Ok)
+}
+
+fn fetch(package: Option<String>) -> Result<Exit> {
+    let package = package.map_or_else(|| kernel::meant_by("linux-image-cloud-amd64"), Ok)?;
+    println!("{}", line(&kernel::fetch(&package)?));
     Ok(Exit::Ok)
 }
 

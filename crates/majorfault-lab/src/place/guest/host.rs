@@ -69,7 +69,7 @@ pub fn run(
     room(spec)?;
     let order =
         Order { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
-    let archive = Unnamed(program::archive(&order, Unnamed::new(Bytes::mib(256))?.0)?);
+    let archive = Unnamed(program::archive(&order, &kernel.modules, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
         let guest = Guest::start(spec, accelerator, &kernel, &archive)?;

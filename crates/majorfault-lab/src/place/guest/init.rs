@@ -1,11 +1,11 @@
 //! The guest's side: the first process. Mounts what a system needs, runs our program as its order says, sends what it says
 //! to the host, and ends the machine.
 
-use crate::place::guest::line::{Mount, ORDER, Order, PORT, Told};
+use crate::place::guest::line::{MODULES, Mount, ORDER, Order, PORT, Told};
 use majorfault::{Error, Result};
 use rustix::fs::{FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, mount};
-use rustix::system::{RebootCommand, reboot};
+use rustix::system::{RebootCommand, finit_module, reboot};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -60,6 +60,7 @@ fn work() -> Result<()> {
         // Told by the program, which lists what it does not find.
         let _ = mounted(kind, kind, at, options);
     }
+    load_modules()?;
     // So that groups with limits can be made below.
     let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
     let host = Host(Arc::new(Mutex::new(port()?)));
@@ -71,6 +72,17 @@ fn work() -> Result<()> {
     rustix::fs::sync();
     host.tell(&ended);
     Ok(())
+}
+
+/// Loads what the archive brought for a kernel that has it as modules.
+fn load_modules() -> Result<()> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(MODULES).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.sort();
+    files.iter().try_for_each(|path| {
+        let file = File::open(path).map_err(|error| Error::io("open a module", path, error))?;
+        finit_module(&file, c"", 0).map_err(|errno| Error::io("load a module", path, errno))
+    })
 }
 
 fn mounted(device: &str, kind: &str, at: &str, options: &str) -> Result<()> {

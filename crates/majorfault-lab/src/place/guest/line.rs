@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Where the order lies in the guest.
 pub const ORDER: &str = "/order.json";
 
+/// Where modules lie in the guest, to be loaded in the order of their names.
+pub const MODULES: &str = "/modules";
+
 /// Name of the virtio port that lines are sent through.
 pub const PORT: &str = "majorfault";
 

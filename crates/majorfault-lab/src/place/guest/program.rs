@@ -1,7 +1,7 @@
 //! Our own program as a guest's first process: its file, and where it is not linked statically the libraries it needs.
 
 use crate::place::guest::archive::Archive;
-use crate::place::guest::line::{ORDER, Order};
+use crate::place::guest::line::{MODULES, ORDER, Order};
 use majorfault::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 /// Directories that the first process mounts on.
 const MOUNT_POINTS: &[&str] = &["dev", "proc", "sys", "tmp", "run", "var/tmp", "pmem", "root"];
 
-/// The archive with our program, its libraries and the order, in a file without a name.
+/// The archive with our program, its libraries, the kernel's modules and the order, in a file without a name.
 ///
 /// Errors: Io (no room, our own program cannot be read).
-pub fn archive(order: &Order, into: File) -> Result<File> {
+pub fn archive(order: &Order, modules: &[PathBuf], into: File) -> Result<File> {
     let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
     let files = libraries(&own)?;
     let order =
@@ -25,6 +25,9 @@ pub fn archive(order: &Order, into: File) -> Result<File> {
         MOUNT_POINTS.iter().try_for_each(|dir| archive.directory(dir))?;
         archive.file("/init", &program)?;
         archive.file(ORDER, &order)?;
+        for (number, module) in (0..).zip(modules) {
+            archive.file(&format!("{MODULES}/{number:03}.ko"), &fs::read(module)?)?;
+        }
         for library in files {
             archive.file(&library.to_string_lossy(), &fs::read(&library)?)?;
         }
@@ -56,18 +59,31 @@ fn listed_libraries(listed: &str) -> Vec<PathBuf> {
     listed.lines().filter_map(path).collect()
 }
 
-/// The program's bytes without symbols where strip(1) is here: a debug build is ten times as large.
+/// The program's bytes without what only debuggers read: a debug build is ten times as large.
 fn without_symbols(program: &Path) -> Result<Vec<u8>> {
-    let stripped = Command::new("strip")
-        .args(["--strip-all", "-o", "/dev/stdout"])
-        .arg(program)
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    match stripped {
-        Ok(output) if output.status.success() && output.stdout.starts_with(b"\x7fELF") => Ok(output.stdout),
-        _ => fs::read(program).map_err(|error| Error::io("read the own program", program, error)),
+    let whole = fs::read(program).map_err(|error| Error::io("read the own program", program, error))?;
+    Ok(loaded_part(&whole).unwrap_or(whole))
+}
+
+/// The part of a 64-bit little-endian program that the kernel and the loader read: up to the end of its last segment,
+/// with no table of sections (elf(5)). `None` where it is another kind of file.
+fn loaded_part(whole: &[u8]) -> Option<Vec<u8>> {
+    let field = |at: usize, length: usize| {
+        let bytes = whole.get(at..at + length)?;
+        Some(bytes.iter().rev().fold(0usize, |value, byte| value << 8 | usize::from(*byte)))
+    };
+    if !whole.starts_with(b"\x7fELF\x02\x01") {
+        return None;
     }
+    // e_phoff, e_phentsize, e_phnum; of each segment p_offset and p_filesz.
+    let (table, entry, count) = (field(32, 8)?, field(54, 2)?, field(56, 2)?);
+    let ends = (0..count).map(|number| table + number * entry).map(|at| Some(field(at + 8, 8)? + field(at + 32, 8)?));
+    let end = ends.chain([Some(table + count * entry)]).collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    let mut part = whole.get(..end)?.to_vec();
+    // e_shoff; e_shnum and e_shstrndx.
+    part[40..48].fill(0);
+    part[60..64].fill(0);
+    Some(part)
 }
 
 #[cfg(test)]
@@ -85,6 +101,22 @@ mod tests {
 
         assert_eq!(found, [Path::new("/lib/x86_64-linux-gnu/libm.so.6"), Path::new("/lib64/ld-linux-x86-64.so.2")]);
         assert_eq!(listed_libraries("majorfault 0.1.0 (abc)\n"), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn a_program_still_runs_from_its_loaded_part() {
+        let whole = fs::read("/bin/true").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("part");
+
+        let part = loaded_part(&whole).unwrap();
+
+        assert!(part.len() < whole.len(), "{} of {}", part.len(), whole.len());
+        fs::copy("/bin/true", &path).unwrap();
+        fs::write(&path, part).unwrap();
+        assert!(Command::new(&path).status().unwrap().success());
+        assert_eq!(loaded_part(b"#!/bin/sh\n"), None);
+        assert_eq!(loaded_part(&whole[..50]), None);
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub fn command(spec: &Spec, accelerator: Accelerator, files: &Files<'_>) -> Vec<
     add("serial", format!("file:{}", path(files.console)));
     add("device", "virtio-serial-pci".to_owned());
     // Lines for us come through our pipe; the console has a file of its own.
-    add("chardev", "file,id=lines,path=/dev/stdout".to_owned());
+    add("chardev", "file,id=lines,path=/proc/self/fd/1".to_owned());
     add("device", "virtserialport,chardev=lines,name=majorfault".to_owned());
     if let Some(disk) = files.disk {
         add("drive", format!("file={},if=none,id=disk,format=raw,cache=unsafe,discard=unmap", path(disk)));

@@ -66,6 +66,7 @@ pub fn build(package: &str, variant: Variant, jobs: u32, stop: &AtomicBool, prog
         image: home.join("bzImage"),
         built_unix_s,
         build_seconds: began.elapsed().as_secs(),
+        modules: Vec::new(),
     };
     work.keep(&home, &kernel)?;
     Ok(kernel)

@@ -6,9 +6,11 @@
 mod build;
 mod recipe;
 mod source;
+mod stock;
 
 pub use build::{Progress, build};
-pub use recipe::{FRAGMENT, Recipe, SERIES, Variant};
+pub use recipe::Variant;
+pub use stock::{fetch, meant_by};
 
 use majorfault::{Error, Missing, Result};
 use serde::{Deserialize, Serialize};
@@ -37,6 +39,9 @@ pub struct Kernel {
     pub built_unix_s: u64,
     /// How long that took.
     pub build_seconds: u64,
+    /// Modules that the first process loads, in order.
+    #[serde(default)]
+    pub modules: Vec<PathBuf>,
 }
 
 /// The directory that everything lies below: a disk's, because a source takes gigabytes.
@@ -79,6 +84,7 @@ fn missing(text: &str, kernels: &[Kernel]) -> Missing {
     let here =
         if names.is_empty() { "none is built here".to_owned() } else { format!("here are {}", names.join(", ")) };
     let remedy = match Variant::named(text) {
+        _ if text == "stock" => "majorfault kernel fetch".to_owned(),
         Some(variant) => format!("majorfault kernel build {}", variant.name()),
         None => "majorfault kernel build plain, or the path of an image after kernel=".to_owned(),
     };
@@ -105,6 +111,7 @@ fn at_path(path: &Path) -> Result<Kernel> {
         image: path.to_owned(),
         built_unix_s: 0,
         build_seconds: 0,
+        modules: Vec::new(),
     })
 }
 
@@ -127,6 +134,7 @@ mod tests {
                 image,
                 built_unix_s: *built_unix_s,
                 build_seconds: 300,
+                modules: Vec::new(),
             };
             fs::write(dir.join(DESCRIPTION), serde_json::to_vec(&kernel).unwrap()).unwrap();
         }

@@ -29,6 +29,17 @@ pub fn candidate(package: &str) -> Result<String> {
     })
 }
 
+/// Fetches a package and unpacks it into `work`.
+///
+/// Errors: Missing (a tool), Invalid (the tool's own words).
+pub fn download(package: &str, version: &str, work: &Path) -> Result<()> {
+    let wanted = format!("{package}={version}");
+    done("apt-get", "apt", Command::new("apt-get").args(["download", &wanted]).current_dir(work))?;
+    let deb = only(work, ".deb", "")?;
+    done("dpkg-deb", "dpkg", Command::new("dpkg-deb").arg("-x").arg(&deb).arg(work))?;
+    fs::remove_file(&deb).map_err(|error| Error::io("remove a package", deb, error))
+}
+
 /// The source of a package in a version, fetched and unpacked below `root` unless it is there.
 ///
 /// Errors: Missing (a tool), Io, Invalid (apt's or tar's own words).
@@ -41,16 +52,10 @@ pub fn fetch(package: &str, version: &str, root: &Path) -> Result<Source> {
     let work = sources.join(format!("fetching-{}", std::process::id()));
     let _clean = Removed(work.clone());
     made(&work)?;
-    done(
-        "apt-get",
-        "apt",
-        Command::new("apt-get").args(["download", &format!("{package}={version}")]).current_dir(&work),
-    )?;
-    let deb = only(&work, ".deb")?;
-    done("dpkg-deb", "dpkg", Command::new("dpkg-deb").arg("-x").arg(&deb).arg(&work))?;
-    let archive = only(&work.join("usr/src"), ".tar.xz")?;
+    download(package, version, &work)?;
+    let archive = only(&work.join("usr/src"), ".tar.xz", "linux")?;
     done("tar", "tar xz-utils", Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&work))?;
-    let unpacked = only(&work, "")?;
+    let unpacked = only(&work, "", "linux-source")?;
     fs::rename(&unpacked, &dir).map_err(|error| Error::io("keep the kernel's source", &dir, error))?;
     Ok(Source { version: version.to_owned(), dir })
 }
@@ -119,8 +124,8 @@ fn failed_hunks(said: &str) -> String {
     if failed.is_empty() { said.trim().replace('\n', "; ") } else { failed.join("; ") }
 }
 
-/// A directory that is removed on drop, if it is still there.
-struct Removed(PathBuf);
+/// A directory that is removed on drop if it is still there.
+pub struct Removed(pub PathBuf);
 
 impl Drop for Removed {
     fn drop(&mut self) {
@@ -129,6 +134,8 @@ impl Drop for Removed {
 }
 
 /// Makes a directory and those above it.
+///
+/// Errors: Io.
 pub fn made(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).map_err(|error| {
         let remedy = format!("name a writable directory on a disk with {}", super::ROOT);
@@ -136,27 +143,29 @@ pub fn made(dir: &Path) -> Result<()> {
     })
 }
 
-/// The only member of a directory whose name ends so; `usr` and packages aside.
-fn only(dir: &Path, end: &str) -> Result<PathBuf> {
+/// The member of a directory whose name begins and ends so.
+pub fn only(dir: &Path, end: &str, begin: &str) -> Result<PathBuf> {
     let members = fs::read_dir(dir).map_err(|error| Error::io("look at what was fetched", dir, error))?;
     let fits = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        name.ends_with(end) && (!end.is_empty() || (name != "usr" && !name.ends_with(".deb")))
+        name.starts_with(begin) && name.ends_with(end)
     };
     let found = members.flatten().map(|entry| entry.path()).find(fits);
-    found.ok_or_else(|| Error::Invalid(format!("the package holds no *{end} in {}", dir.display())))
+    found.ok_or_else(|| Error::Invalid(format!("the package holds no {begin}*{end} in {}", dir.display())))
 }
 
 /// Runs a tool; what it said.
 ///
 /// Errors: Missing with the package where it is not here.
-fn said(tool: &str, package: &str, command: &mut Command) -> Result<Output> {
+pub fn said(tool: &str, package: &str, command: &mut Command) -> Result<Output> {
     let out = command.stdin(Stdio::null()).env("LC_ALL", "C").output();
     out.map_err(|error| Missing::new(tool, error.to_string(), format!("apt-get install {package}")).into())
 }
 
 /// Runs a tool that must succeed.
-fn done(tool: &str, package: &str, command: &mut Command) -> Result<()> {
+///
+/// Errors: Missing with the package where it is not here; Invalid with its words.
+pub fn done(tool: &str, package: &str, command: &mut Command) -> Result<()> {
     let out = said(tool, package, command)?;
     if out.status.success() {
         return Ok(());
