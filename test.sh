@@ -34,6 +34,14 @@ fi
 
 cargo fmt --check
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+# As users build the library: without its internals.
+cargo clippy -p majorfault --all-targets --locked -- -D warnings
+# With the oldest Rust it is for. Clippy knows when parts of std came; only a build knows the language.
+if cargo +1.85 --version >/dev/null 2>&1; then
+    cargo +1.85 check -p majorfault --features async --locked --target-dir "${CARGO_TARGET_DIR:-target}/oldest"
+else
+    echo "no Rust 1.85: the library is not built with it; install it with: rustup toolchain install 1.85 --profile minimal"
+fi
 log=${CARGO_TARGET_DIR:-target}/tests.log
 mkdir -p "$(dirname "$log")"
 cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || {

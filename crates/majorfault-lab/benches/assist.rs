@@ -104,7 +104,7 @@ fn program(words: &[String]) {
     let began = Instant::now();
     std::thread::scope(|scope| {
         for (thread, mut reader) in (0..threads).zip(readers) {
-            let extents = extents(order, thread, threads, target.length());
+            let extents = extents(order, thread, threads, target.len());
             scope.spawn(move || reader.visit(&extents, &mut Touch(0)).expect("readable bytes"));
         }
     });

@@ -8,7 +8,7 @@
 mod on_pool;
 
 use majorfault::Bytes;
-use majorfault::pool::{PoolOptions, PooledFile};
+use majorfault::pool::PooledFile;
 use majorfault_lab::place::MemoryLimit;
 use on_pool::OnPool;
 use redb::{Database, TableDefinition};
@@ -41,8 +41,7 @@ fn get(kind: &str, path: &Path, budget: u64) {
     let database = match kind {
         "file" => builder.open(path).expect("the database"),
         _ => {
-            let options = PoolOptions { budget: Bytes(budget), ..PoolOptions::default() };
-            let file = PooledFile::open(path, options).expect("the database's file");
+            let file = PooledFile::options().memory(Bytes(budget)).open(path).expect("the database's file");
             builder.create_with_backend(OnPool(file)).expect("the database")
         }
     };

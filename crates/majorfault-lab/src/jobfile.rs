@@ -161,7 +161,7 @@ fn law<'a>(value: &impl Fn(&str) -> Option<&'a str>) -> Result<Vec<String>> {
         if rw.starts_with("rand") {
             return Err(unsupported("rw", &format!("{rw}:{skip}"), "rw=read:HOLE and rw=write:HOLE"));
         }
-        let bytes = |text: &str| text.parse::<Bytes>().map_err(Error::Invalid);
+        let bytes = |text: &str| text.parse::<Bytes>().map_err(Error::from);
         let block = value("bs").or_else(|| value("blocksize")).unwrap_or("4k");
         let stride = bytes(skip)?.0 + bytes(block)?.0;
         words.extend(["--workload".to_owned(), format!("strided:stride={}", Bytes(stride))]);

@@ -5,7 +5,7 @@ use crate::traits::{Class, Traits};
 use crate::trial::{Arm, Choice, Trial};
 use crate::workload::{self, Space};
 use crate::{peer, procedure};
-use majorfault::access::Direct;
+use majorfault::access::DirectIo;
 use majorfault::params::{Switch, Value};
 use majorfault::{methods, prefetch};
 use std::collections::BTreeMap;
@@ -41,9 +41,9 @@ fn method(choice: &Choice, settings: &BTreeMap<String, String>) -> Option<(Class
     let usual = |name: &str| declared.iter().find(|param| param.name == name).map(|param| param.default.clone());
     let in_force = |name: &str| settings.get(name).or_else(|| choice.given.get(name)).cloned().or_else(|| usual(name));
     let direct = match method.direct {
-        Direct::Never => false,
-        Direct::Always => true,
-        Direct::Given => Switch::read(&in_force("direct")?).ok()?.is_on(),
+        DirectIo::Never => false,
+        DirectIo::Always => true,
+        DirectIo::Given => Switch::read(&in_force("direct")?).ok()?.is_on(),
     };
     let depth = method.depth.and_then(in_force).and_then(|depth| depth.parse().ok());
     Some((method.class.into(), direct, depth))

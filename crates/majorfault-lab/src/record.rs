@@ -328,7 +328,7 @@ impl Record {
 
 impl From<majorfault::Missing> for MissingFacility {
     fn from(missing: majorfault::Missing) -> MissingFacility {
-        let majorfault::Missing { what, reason, remedy } = missing;
+        let majorfault::Missing { what, reason, remedy, .. } = missing;
         MissingFacility { what, reason, remedy }
     }
 }

@@ -159,12 +159,11 @@ fn order(count: usize) -> (usize, f64) {
     found
 }
 
-/// Bloom's M for this many degrees of freedom; tables of Student's t to 10, beyond it the Cornish-Fisher expansion.
+/// Bloom's M for one degree of freedom or more; tables of Student's t to 10, beyond it the Cornish-Fisher expansion.
 fn multiplier(freedom: usize) -> f64 {
     const T_975: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     const T_80: [f64; 10] = [1.376, 1.061, 0.978, 0.941, 0.920, 0.906, 0.896, 0.889, 0.883, 0.879];
     match freedom {
-        0 => f64::INFINITY,
         1..=10 => T_975[freedom - 1] + T_80[freedom - 1],
         _ => student(NORMAL_975, freedom) + student(0.841_621, freedom),
     }
@@ -202,6 +201,13 @@ mod tests {
     }
 
     #[test]
+    fn the_median_is_the_middle_of_the_finite_samples_in_order() {
+        assert_eq!(median(&[9.0, 1.0, f64::NAN, 5.0]), Some(5.0));
+        assert_eq!(median(&[8.0, 2.0]), Some(5.0));
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
     fn the_interval_of_few_samples_is_their_range_and_says_what_it_covers() {
         let covered = |count: usize| {
             let samples: Vec<f64> = (1..=count).map(|sample| sample as f64).collect();
@@ -236,11 +242,20 @@ mod tests {
 
     #[test]
     fn the_interval_of_thousands_goes_on_where_that_of_a_thousand_ended() {
-        let (exact, _) = order(EXACT);
+        let (exact, counted) = order(EXACT);
         let (normal, coverage) = order(EXACT + 1);
 
         assert!(exact.abs_diff(normal) <= 1, "{exact} and {normal}");
+        assert!(counted > WANTED, "{counted}");
         assert_eq!(coverage, WANTED);
+    }
+
+    #[test]
+    fn the_interval_of_thousands_is_that_of_the_binomial_law_to_one_rank() {
+        // Counted exactly from the binomial coefficients: 469, 955 and 4 901 samples lie outside on each side.
+        let outer = |count: usize| order(count).0;
+
+        assert_eq!([1001, 2000, 10_000].map(outer), [468, 955, 4901]);
     }
 
     /// Draws by a linear congruence (Knuth's MMIX constants), in (0, 1).
@@ -278,6 +293,21 @@ mod tests {
         let effect = smallest_detectable(&ratios).unwrap();
 
         assert!((effect - 0.0639).abs() < 0.0001, "{effect}");
+    }
+
+    #[test]
+    fn one_ratio_shows_no_smallest_effect_and_what_has_no_logarithm_is_left_out() {
+        let both = smallest_detectable(&[2.0, 8.0]).unwrap();
+
+        assert_eq!(smallest_detectable(&[2.0]), None);
+        assert_eq!(smallest_detectable(&[2.0, 0.0, 8.0, -1.0, f64::INFINITY]), Some(both));
+    }
+
+    #[test]
+    fn the_multiplier_beyond_the_table_is_the_expansion_of_both_quantiles() {
+        // Abramowitz and Stegun 26.7.5, computed apart; the published tables have 3.077 and 2.946.
+        assert!((multiplier(11) - 3.074_469).abs() < 1e-6, "{}", multiplier(11));
+        assert!((multiplier(20) - 2.945_596).abs() < 1e-6, "{}", multiplier(20));
     }
 
     #[test]
@@ -321,6 +351,18 @@ mod tests {
         assert_eq!(found.beside(2.005), Beside::Between);
         assert_eq!(found.beside(3.0), Beside::Below);
         assert_eq!(compare(&[(2.0, 1.0); 3]).unwrap().beside(1.0), Beside::RunMore);
+    }
+
+    #[test]
+    fn an_interval_that_touches_the_threshold_lies_on_neither_side() {
+        let beside = |ratios: [f64; 6], threshold: f64| {
+            compare(&ratios.map(|ratio| (ratio, 1.0))).unwrap().beside(threshold)
+        };
+
+        assert_eq!(beside([1.0, 2.0, 2.0, 2.0, 2.0, 2.0], 1.0), Beside::Between);
+        assert_eq!(beside([0.5, 0.5, 0.5, 0.5, 0.5, 1.0], 1.0), Beside::Between);
+        assert_eq!(beside([1.01, 2.0, 2.0, 2.0, 2.0, 2.0], 1.0), Beside::Above);
+        assert_eq!(beside([2.0; 6], 0.5), Beside::Above);
     }
 
     proptest! {

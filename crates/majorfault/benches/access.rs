@@ -3,7 +3,7 @@
 //! - `null/...`: nanoseconds for each extent of a visit that reads nothing; the floor under every other figure.
 //! - `warm scan/...`: 256 MiB of cached file summed through the `mmap` method, and through a bare loop over a mapping made
 //!   with plain mmap(2), in turns; the two should be equal.
-
+#![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 #![allow(unsafe_code, reason = "the bare loop to be compared with has to be bare")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -2,11 +2,11 @@
 //!
 //! One cache line, or all, of a random page, from a pool of 256 MiB: through a raw pointer into a mapping of the same size, through
 //! an optimistic look, and pinned; with one thread and with two, each reading all pages in its own order.
-
+#![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 #![allow(unsafe_code, reason = "the raw pointer to be compared with has to be raw")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use majorfault::pool::{Pool, PoolOptions};
+use majorfault::pool::{Pool, PoolLayout};
 use majorfault::{Bytes, Given, Layout, Target, methods};
 use std::hint::black_box;
 use std::os::fd::AsRawFd;
@@ -47,7 +47,7 @@ fn resident(criterion: &mut Criterion) {
     std::fs::write(&path, vec![1; PAGES * PAGE]).expect("room for 256 MiB in /var/tmp");
     let target = Arc::new(Target::open(std::slice::from_ref(&path), &Layout::default()).expect("the file just made"));
     let below = (methods::named("pread").expect("pread").open)(target, &Given::none()).expect("pread").reader;
-    let options = PoolOptions { budget: Bytes((PAGES * PAGE) as u64), ..PoolOptions::default() };
+    let options = PoolLayout::default().memory(Bytes((PAGES * PAGE) as u64));
     let pool = Pool::new((PAGES * PAGE) as u64, options).expect("a pool");
     pool.handle(below).fetch(&(0..PAGES as u64).collect::<Vec<_>>()).expect("all of it");
 

@@ -2,21 +2,19 @@
 //!
 //!     cargo run --release -p majorfault --example faults -- FILE
 
+use majorfault::Mmap;
 use majorfault::observe::{Kind, Observer, Scene};
-use majorfault::{Given, Layout, Target, methods};
-use std::sync::Arc;
 
 fn main() -> majorfault::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "/proc/self/exe".to_owned());
-    let target = Arc::new(Target::open(&[path.clone().into()], &Layout::default())?);
-    let extents = target.pieces(4096);
-    let mut mapped = (methods::named("mmap")?.open)(target, &Given::none())?;
+    let mut mapped = Mmap::open(&path)?;
+    let extents = mapped.target.pieces(4096);
 
     let scene = Scene { pid: Some(std::process::id()), files: vec![path.into()], ..Scene::default() };
     let mut observer = Observer::open(&scene);
     let before = observer.read();
     let mut sum = 0u64;
-    mapped.reader.visit(&extents, &mut |_index: usize, bytes: &[u8]| sum += u64::from(bytes[0]))?;
+    mapped.visit(&extents, |_, bytes| sum += u64::from(bytes[0]))?;
     let after = observer.read();
 
     println!("first bytes of {} pages add up to {sum}", extents.len());

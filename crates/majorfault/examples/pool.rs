@@ -2,34 +2,36 @@
 //!
 //!     cargo run --release -p majorfault --example pool -- FILE
 
-use majorfault::pool::{Pool, PoolOptions};
-use majorfault::{Bytes, Given, Layout, Target, methods};
-use std::sync::Arc;
+use majorfault::{Bytes, Pool};
 
 fn main() -> majorfault::Result<()> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "/proc/self/exe".to_owned());
-    let target = Arc::new(Target::open(&[path.into()], &Layout::default())?);
-    let pool = Pool::new(target.length(), PoolOptions { budget: Bytes::mib(1), ..PoolOptions::default() })?;
+    let first = Pool::options().memory(Bytes::mib(1)).direct(false).open(path)?;
+    let second = first.sibling()?;
 
     let sums = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..2)
-            .map(|thread| {
-                let (pool, target) = (&pool, Arc::clone(&target));
-                scope.spawn(move || -> majorfault::Result<u64> {
-                    let below = (methods::named("pread")?.open)(target, &Given::none())?.reader;
-                    let mut handle = pool.handle(below);
+        let threads: Vec<_> = [first, second]
+            .into_iter()
+            .enumerate()
+            .map(|(thread, mut handle)| {
+                scope.spawn(move || -> majorfault::Result<_> {
                     let mut sum = 0;
-                    for page in (thread..pool.pages()).step_by(2) {
+                    for page in (thread as u64..handle.pool().page_count()).step_by(2) {
                         sum += handle.pin(page)?.iter().map(|byte| u64::from(*byte)).sum::<u64>();
                     }
-                    Ok(sum)
+                    Ok((sum, handle.pool().metrics()))
                 })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect::<Vec<_>>()
     });
 
-    let total: u64 = sums.into_iter().sum::<majorfault::Result<u64>>()?;
-    println!("the bytes add up to {total}; {:?}", pool.metrics());
+    let mut total = 0;
+    for sum in sums {
+        let (sum, metrics) = sum?;
+        total += sum;
+        println!("{metrics:?}");
+    }
+    println!("the bytes add up to {total}");
     Ok(())
 }

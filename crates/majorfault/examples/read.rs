@@ -18,7 +18,7 @@ fn main() -> majorfault::Result<()> {
 
     let began = Instant::now();
     let mut bytes_seen = 0;
-    opened.reader.visit(&extents, &mut |_index: usize, bytes: &[u8]| bytes_seen += bytes.len())?;
+    opened.visit(&extents, |_, bytes| bytes_seen += bytes.len())?;
 
     println!("{} {}: {bytes_seen} bytes in {:?}", method.name, opened.settings, began.elapsed());
     for note in opened.notes {

@@ -69,7 +69,7 @@ impl Target {
         if paths.is_empty() {
             return Err(Error::Invalid("no file is named; name one, or a block device".to_owned()));
         }
-        if stripe == 0 || !stripe.is_multiple_of(4096) {
+        if stripe == 0 || stripe % 4096 != 0 {
             return Err(Error::Invalid(format!("a stripe of {} is not a multiple of 4096 bytes", layout.stripe)));
         }
         let mut files = paths.iter().map(|path| TargetFile::open(path, layout)).collect::<Result<Vec<_>>>()?;
@@ -92,8 +92,13 @@ impl Target {
     }
 
     /// Bytes of the address space.
-    pub fn length(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.length
+    }
+
+    /// Never: an empty file cannot be opened.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// Bytes from one file before the next one's turn; the whole length where there is one file.
@@ -259,7 +264,7 @@ mod tests {
                 assert_eq!(piece.offset, next);
                 next += piece.length as u64;
             }
-            assert_eq!(next, target.length());
+            assert_eq!(next, target.len());
         }
     }
 }

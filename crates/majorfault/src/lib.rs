@@ -1,9 +1,36 @@
 //! How bytes of a file reach a program on Linux, as interchangeable parts.
 //!
 //! [`access`] has one method per way to reach a file (mapping, pread, `O_DIRECT`, `io_uring`), all behind one
-//! [`Reader`](access::Reader); [`prefetch`] has the policies that read ahead around one;
-//! [`observe`] has the counters that tell what each of them cost; [`files`], [`units`], [`params`], [`needs`] and
+//! [`Reader`](access::Reader); [`map`] has mapped files that behave, [`pool`] a buffer pool of our own; [`prefetch`] has the
+//! policies that read ahead around a reader;
+//! [`observe`] has the counters that tell what each of them cost; [`files`], [`units`], [`params`](mod@params), [`needs`] and
 //! [`error`] are the ground they stand on.
+//!
+//! The front door is typed; a name that does not exist does not compile:
+//!
+//! ```
+//! use majorfault::{Bytes, Mmap, Pool, Pread, Uring, prefetch::Learned};
+//!
+//! # fn main() -> majorfault::Result<()> {
+//! # let path = "/proc/self/exe";
+//! let mut plain = Pread::open(path)?;
+//! let mut ahead = Mmap::options().policy(Learned::default()).open(path)?;
+//! let mut pooled = Pool::options().memory(Bytes::mib(16)).direct(false).open(path)?;
+//!
+//! let mut magic = [0; 4];
+//! plain.read_at(0, &mut magic)?;
+//! ahead.visit(&ahead.target.pieces(4096)[..1], |_, bytes| assert_eq!(bytes[..4], magic))?;
+//! assert_eq!(pooled.pin(0)?[..4], magic);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Above it lies a layer of names for command lines and records: [`methods::named`], [`Given`]. [`ErrorKind`] says what a
+//! program can do about an error.
+//!
+//! The feature `internals` makes the modules `sys` and `proc` public, the system calls and the parsers below it all; no
+//! promise of stability goes with them.
+#![cfg_attr(not(feature = "internals"), warn(missing_debug_implementations, unnameable_types))]
 
 pub mod access;
 pub mod error;
@@ -16,18 +43,34 @@ pub mod observe;
 pub mod params;
 pub mod pool;
 pub mod prefetch;
+#[cfg(feature = "internals")]
 pub mod proc;
+#[cfg(not(feature = "internals"))]
+#[allow(dead_code, reason = "the lab uses more of it, by the feature `internals`")]
+mod proc;
+#[cfg(feature = "internals")]
 pub mod sys;
+#[cfg(not(feature = "internals"))]
+#[allow(dead_code, reason = "the lab uses more of it, by the feature `internals`")]
+mod sys;
 #[cfg(test)]
 mod test_files;
 pub mod trace;
 pub mod units;
 
-pub use error::{Error, Result};
+pub use access::{Direct, Mmap, Null, Opened, Pread, Uring};
+pub use error::{Error, ErrorKind, Result};
 pub use files::{Extent, Layout, Target};
-pub use needs::{Missing, Need};
+pub use map::MappedFile;
+pub use needs::{Lack, Missing, Need};
 pub use params::Given;
+pub use pool::{Pool, PooledFile};
 pub use units::{Bytes, Nanos};
+
+/// The examples of the README, which must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
 
 /// Every facility that something of this library can use, for telling what is here.
 pub const NEEDS: &[&Need] = &[

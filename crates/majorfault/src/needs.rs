@@ -1,6 +1,7 @@
 //! What a part of this project needs from the machine, as values that can be probed and explained.
 
 use std::fmt;
+use std::io;
 
 /// A facility of the kernel, the machine or the user's rights.
 #[derive(Debug)]
@@ -18,6 +19,7 @@ pub type Probe = std::result::Result<String, Missing>;
 
 /// A facility that is not here: why, and how to get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Missing {
     /// The facility.
     pub what: String,
@@ -25,12 +27,32 @@ pub struct Missing {
     pub reason: String,
     /// The exact setting, package or capability that would help.
     pub remedy: String,
+    /// Whether it is the rights that lack it.
+    pub lack: Lack,
+}
+
+/// What it is that lacks a facility.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The machine or its kernel.
+    Absent,
+    /// The rights of the user: the facility is there, for others.
+    NotPermitted,
 }
 
 impl Missing {
     /// A facility `what` that is missing for `reason`, with the `remedy`.
     pub fn new(what: impl Into<String>, reason: impl Into<String>, remedy: impl Into<String>) -> Missing {
-        Missing { what: what.into(), reason: reason.into(), remedy: remedy.into() }
+        Missing { what: what.into(), reason: reason.into(), remedy: remedy.into(), lack: Lack::Absent }
+    }
+
+    /// The same, with what is lacking told by the `error` of the call that would have used it.
+    #[must_use]
+    pub fn told_by(mut self, error: &io::Error) -> Missing {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            self.lack = Lack::NotPermitted;
+        }
+        self
     }
 }
 

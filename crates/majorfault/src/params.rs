@@ -1,7 +1,8 @@
-//! Parameters, declared once: a struct by `params!` gives its defaults, its documentation and its text form.
+//! Parameters, declared once: a struct by `params!` gives its defaults, its documentation, its setters and its text form.
 //!
-//! The command line, the record and the report all go through [`Given`], so a parameter added in one line appears in
-//! all of them, and the settings in force can be read back with the defaults filled in.
+//! Programs set them by methods, which the compiler checks. The command line, the record and the report go through
+//! [`Given`], a layer of names above the same structs, so a parameter added in one line appears in all of them, and the
+//! settings in force can be read back with the defaults filled in.
 
 use crate::error::{Error, Result};
 use crate::units::{Bytes, Nanos};
@@ -48,6 +49,30 @@ pub trait Params: Sized + Default {
     fn from_given(given: &Given) -> Result<Self>;
     /// All values in force.
     fn given(&self) -> Given;
+}
+
+/// What a parameter of type `T` is set by in code: a `T`, or what stands for one, as `true` does for [`Switch::On`].
+pub trait Setting<T> {
+    /// The value.
+    fn setting(self) -> T;
+}
+
+impl<T> Setting<T> for T {
+    fn setting(self) -> T {
+        self
+    }
+}
+
+impl Setting<Switch> for bool {
+    fn setting(self) -> Switch {
+        if self { Switch::On } else { Switch::Off }
+    }
+}
+
+impl Setting<String> for &str {
+    fn setting(self) -> String {
+        self.to_owned()
+    }
 }
 
 impl Given {
@@ -142,7 +167,7 @@ value_by_text! {
 
 impl Value for Nanos {
     fn read(text: &str) -> std::result::Result<Self, String> {
-        text.parse()
+        text.parse().map_err(|why| format!("{why}"))
     }
     /// Exact, where `Display` rounds: a record must give back the same time.
     fn text(&self) -> String {
@@ -153,22 +178,38 @@ impl Value for Nanos {
     }
 }
 
-/// A struct of parameters: each field with its documentation, type and default in one place.
+/// A struct of parameters: each field with its documentation, type and default in one place, and a setter for each.
 ///
 /// ```
 /// majorfault::params! {
 ///     /// How a queue is used.
-///     pub struct QueueParams {
+///     pub struct QueueOptions {
 ///         /// Requests kept in flight; 32 saturates most single disks.
 ///         depth: u32 = 32,
+///         /// Whether to poll.
+///         poll: majorfault::params::Switch = majorfault::params::Switch::Off,
 ///     }
 /// }
 /// use majorfault::params::{Given, Params};
 ///
-/// let params = QueueParams::from_given(&"depth=8".parse().unwrap()).unwrap();
-/// assert_eq!(params.depth, 8);
-/// assert_eq!(params.given().to_string(), "depth=8");
-/// assert!(QueueParams::from_given(&Given::none().with("dpeth", 8)).is_err());
+/// let typed = QueueOptions::default().depth(8).poll(true);
+/// let named = QueueOptions::from_given(&"depth=8,poll=on".parse().unwrap()).unwrap();
+/// assert_eq!(typed, named);
+/// assert_eq!(typed.given().to_string(), "depth=8,poll=on");
+/// assert!(QueueOptions::from_given(&Given::none().with("dpeth", 8)).is_err());
+/// ```
+///
+/// In code a name that is not declared does not compile:
+///
+/// ```compile_fail,E0599
+/// majorfault::params! {
+///     /// How a queue is used.
+///     pub struct QueueOptions {
+///         /// Requests kept in flight; 32 saturates most single disks.
+///         depth: u32 = 32,
+///     }
+/// }
+/// let typed = QueueOptions::default().dpeth(8);
 /// ```
 #[macro_export]
 macro_rules! params {
@@ -185,6 +226,18 @@ macro_rules! params {
             fn default() -> Self {
                 $name { $($field: $default,)* }
             }
+        }
+
+        #[allow(dead_code, reason = "not every struct is set in code")]
+        impl $name {
+            $(
+                #[doc = $doc]
+                #[must_use]
+                $vis fn $field(mut self, $field: impl $crate::params::Setting<$type>) -> Self {
+                    self.$field = $crate::params::Setting::setting($field);
+                    self
+                }
+            )*
         }
 
         impl $crate::params::Params for $name {
@@ -301,6 +354,14 @@ mod tests {
         let sample = Sample::from_given(&Given::none().with("huge", "on")).unwrap();
 
         assert_eq!(sample.given().to_string(), "huge=on,stride=64k");
+    }
+
+    #[test]
+    fn what_is_set_in_code_is_what_its_name_sets() {
+        let typed = Sample::default().stride(Bytes::kib(4)).huge(true);
+
+        assert_eq!(typed, Sample::from_given(&"stride=4k,huge=on".parse().unwrap()).unwrap());
+        assert_eq!(typed.huge(Switch::Off).given().to_string(), "huge=off,stride=4k");
     }
 
     #[test]

@@ -11,6 +11,18 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
+/// A text that is no quantity; says what would be one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError(String);
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
 const BYTE_STEPS: [(&str, u64); 4] = [("t", 1 << 40), ("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)];
 
 /// Longest suffix first: `ms` must be tried before `s`, and `s` before `m`.
@@ -76,7 +88,7 @@ pub fn three_digits(value: f64) -> String {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let exact = BYTE_STEPS.iter().find(|(_, step)| self.0 != 0 && self.0.is_multiple_of(*step));
+        let exact = BYTE_STEPS.iter().find(|(_, step)| self.0 != 0 && self.0 % *step == 0);
         match exact {
             Some((suffix, step)) => write!(f, "{}{suffix}", self.0 / step),
             None => write!(f, "{}", self.0),
@@ -113,24 +125,24 @@ fn scaled(text: &str, steps: &[(&str, u64)], bare: u64) -> Option<u64> {
 }
 
 impl FromStr for Bytes {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Bytes, String> {
+    fn from_str(text: &str) -> Result<Bytes, ParseError> {
         let lower = text.trim().to_ascii_lowercase();
         let short = lower.strip_suffix("ib").or(lower.strip_suffix('b')).unwrap_or(&lower);
         scaled(short, &BYTE_STEPS, 1)
             .map(Bytes)
-            .ok_or_else(|| format!("\"{text}\" is not a size; write bytes or 4k, 16m, 2g (steps of 1024)"))
+            .ok_or_else(|| ParseError(format!("\"{text}\" is not a size; write bytes or 4k, 16m, 2g (steps of 1024)")))
     }
 }
 
 impl FromStr for Nanos {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Nanos, String> {
+    fn from_str(text: &str) -> Result<Nanos, ParseError> {
         scaled(text, &TIME_STEPS, 1_000_000_000)
             .map(Nanos)
-            .ok_or_else(|| format!("\"{text}\" is not a time; write seconds or 500ms, 20us, 2m"))
+            .ok_or_else(|| ParseError(format!("\"{text}\" is not a time; write seconds or 500ms, 20us, 2m")))
     }
 }
 

@@ -1,7 +1,7 @@
 //! A million pages through a pool: its budget is kept meanwhile, and nothing is left of it afterwards. Alone in its
 //! process, because it looks at the process as a whole.
 
-use majorfault::pool::{Pool, PoolOptions};
+use majorfault::pool::{Pool, PoolLayout};
 use majorfault::{Bytes, Given, Layout, Target, methods};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn footprint() -> (u64, usize, usize) {
 fn million_pages(path: &std::path::Path) {
     let target = Arc::new(Target::open(&[path.to_owned()], &Layout::default()).unwrap());
     let below = (methods::named("pread").unwrap().open)(target, &Given::none()).unwrap().reader;
-    let options = PoolOptions { budget: BUDGET, ..PoolOptions::default() };
+    let options = PoolLayout::default().memory(BUDGET);
     let pool = Pool::new(PAGES * PAGE, options).unwrap();
     let mut handle = pool.handle(below);
     let numbers: Vec<u64> = (0..PAGES).collect();

@@ -3,7 +3,7 @@
 mod on_pool;
 
 use majorfault::Bytes;
-use majorfault::pool::{PoolOptions, PooledFile};
+use majorfault::pool::PooledFile;
 use on_pool::OnPool;
 use redb::{Database, MultimapTableDefinition, ReadableTable, TableDefinition};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,8 +14,7 @@ const LISTS: MultimapTableDefinition<u64, u64> = MultimapTableDefinition::new("l
 
 /// A database on a pool of 256 KiB, with as little cache of its own as it takes.
 fn open(path: &Path) -> Database {
-    let options = PoolOptions { budget: Bytes::kib(256), batch: 16, ..PoolOptions::default() };
-    let file = PooledFile::open(path, options).unwrap();
+    let file = PooledFile::options().memory(Bytes::kib(256)).batch(16).open(path).unwrap();
     Database::builder().set_cache_size(64 << 10).create_with_backend(OnPool(file)).unwrap()
 }
 
@@ -159,11 +158,11 @@ fn several_threads_read_while_one_writes() {
 fn a_pooled_file_is_opened_once_at_a_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("data");
-    let first = PooledFile::open(&path, PoolOptions::default()).unwrap();
+    let first = PooledFile::open(&path).unwrap();
 
-    let refused = PooledFile::open(&path, PoolOptions::default()).unwrap_err().to_string();
+    let refused = PooledFile::open(&path).unwrap_err().to_string();
     drop(first);
 
     assert!(refused.contains("is open elsewhere"), "{refused}");
-    PooledFile::open(&path, PoolOptions::default()).unwrap();
+    PooledFile::open(&path).unwrap();
 }

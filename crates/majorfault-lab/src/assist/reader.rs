@@ -354,7 +354,7 @@ impl FileReader {
 
     /// Whether most of a range is not cached, as far as we are told.
     fn is_hole(&self, offset: u64, length: u64) -> bool {
-        let end = (offset + length).min(self.target.length());
+        let end = (offset + length).min(self.target.len());
         let Some(length) = end.checked_sub(offset).filter(|length| *length > 0) else { return false };
         (self.cached)(offset, length).map_or(!self.is_told, |pages| 2 * pages * PAGE < length)
     }
@@ -366,7 +366,7 @@ impl FileReader {
     /// The first row behind `page` that is not cached; none far and wide, or to the end of the file.
     fn end_of_cached(&self, page: u64, stride: u64) -> Option<u64> {
         let rows = (1..=CACHED_AHEAD.div_ceil(stride)).map(|row| page + row * stride);
-        rows.take_while(|row| *row < self.target.length()).find(|row| !self.is_cached(*row))
+        rows.take_while(|row| *row < self.target.len()).find(|row| !self.is_cached(*row))
     }
 
     fn begin_trial(&mut self, page: u64, from: u64, stride: u64) {

@@ -251,7 +251,7 @@ fn given(files: &[PathBuf], options: &Options) -> Result<Source> {
     let data = Data {
         files: files.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect(),
         offset_bytes: options.offset.0,
-        size_bytes: target.length(),
+        size_bytes: target.len(),
         stripe_bytes: options.stripe.0,
         content_seed: None,
     };

@@ -115,7 +115,7 @@ pub enum Memory {
 fn memory(text: &str) -> std::result::Result<Memory, String> {
     match text {
         "none" => Ok(Memory::Unlimited),
-        _ => text.parse().map(Memory::Limit),
+        _ => text.parse().map(Memory::Limit).map_err(|why: majorfault::units::ParseError| why.to_string()),
     }
 }
 

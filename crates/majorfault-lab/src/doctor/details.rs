@@ -49,7 +49,7 @@ pub fn deep_of(detail: &smaps::Detail) -> Deep {
 
 /// Anonymous memory and what of it is in huge pages.
 pub fn huge(details: &[smaps::Detail]) -> Huge {
-    let anonymous = details.iter().filter(|it| !it.vma.is_file() && it.vma.is_private() && it.vma.length() >= 2 << 20);
+    let anonymous = details.iter().filter(|it| !it.vma.is_file() && it.vma.is_private() && it.vma.len() >= 2 << 20);
     anonymous.fold(Huge::default(), |sum, it| Huge {
         anonymous_bytes: sum.anonymous_bytes + it.sizes.resident_bytes,
         huge_bytes: sum.huge_bytes + it.sizes.anonymous_huge_bytes,

@@ -316,7 +316,7 @@ impl MappedFile {
 
     /// Bytes mapped, over all mappings.
     pub fn mapped_bytes(&self) -> u64 {
-        self.mappings.iter().map(|mapping| mapping.vma.length()).sum()
+        self.mappings.iter().map(|mapping| mapping.vma.len()).sum()
     }
 
     /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.

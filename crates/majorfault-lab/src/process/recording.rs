@@ -146,7 +146,7 @@ fn known(
     let of_file = |vma: &&majorfault::proc::maps::Vma| vma.device == fault.file.device && vma.inode == fault.file.inode;
     let path = places.path(fault.file).unwrap_or_default().to_owned();
     // Gone, or not to be opened by us: as long as the mappings reach.
-    let reach = || places.mappings().iter().filter(of_file).map(|vma| vma.offset + vma.length()).max();
+    let reach = || places.mappings().iter().filter(of_file).map(|vma| vma.offset + vma.len()).max();
     let opened = files::open(fault.process, &path, fault.file);
     if !code && opened.as_ref().is_some_and(is_code) {
         return None;

@@ -264,6 +264,25 @@ mod tests {
     }
 
     #[test]
+    fn write_amplification_is_bytes_written_per_byte_changed_of_runs_that_write() {
+        let run = |arm, direction| {
+            let run = Run::of(arm).block(64).accesses(1_000).counter(counters::PROCESS_WRITTEN, 64_000 * 3);
+            run.edit(|record| record.trial.direction = direction).record()
+        };
+
+        assert_eq!((WRITE_AMPLIFICATION.of)(&run("mmap", Direction::Write)), Some(3.0));
+        assert_eq!((WRITE_AMPLIFICATION.of)(&run("mmap", Direction::Read)), None);
+        assert_eq!((WRITE_AMPLIFICATION.of)(&run("null", Direction::Write)), None);
+    }
+
+    #[test]
+    fn histograms_are_added_bucket_by_bucket_and_empty_buckets_go() {
+        let runs = [Buckets(vec![(100, 0), (200, 5)]), Buckets(vec![(200, 2), (400, 1)])];
+
+        assert_eq!(merged(runs.iter()).0, [(200, 7), (400, 1)]);
+    }
+
+    #[test]
     fn faults_are_minor_and_major_ones_and_unknown_where_not_counted() {
         let run =
             Run::of("mmap").accesses(1_000).counter(counters::MINOR_FAULTS, 200).counter(counters::MAJOR_FAULTS, 800);

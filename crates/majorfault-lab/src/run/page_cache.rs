@@ -68,11 +68,11 @@ fn dropped(file: &TargetFile) -> Option<String> {
 
 fn read_through(target: &Target, fraction: f64) -> Result<()> {
     let mut buffer = vec![0; PIECE];
-    let end = (target.length() as f64 * fraction) as u64;
+    let end = (target.len() as f64 * fraction) as u64;
     let piece = PIECE.min(target.stripe() as usize);
     let mut offset = 0;
     while offset < end {
-        let length = piece.min((target.length() - offset) as usize);
+        let length = piece.min((target.len() - offset) as usize);
         read_at(target, Extent { offset, length }, &mut buffer)?;
         offset += length as u64;
     }
@@ -84,7 +84,7 @@ fn read_pages(target: &Target) -> Result<()> {
     for file in target.files() {
         cache::fadvise(&file.file, file.start, file.length, cache::FileAdvice::Random)?;
     }
-    let mut pages: Vec<u64> = (0..target.length() / PAGE as u64).collect();
+    let mut pages: Vec<u64> = (0..target.len() / PAGE as u64).collect();
     pages.shuffle(&mut Pcg64::seed_from_u64(0));
     let mut buffer = vec![0; PAGE];
     for page in pages {

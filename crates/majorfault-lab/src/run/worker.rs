@@ -140,12 +140,12 @@ fn run_method<W: Write>(
 ) -> Result<Ended> {
     let began = monotonic();
     let method = methods::named(&choice.name)?;
-    let Opened { reader, settings, notes } = prefetch::open(method, Arc::clone(&target), &choice.given())?;
+    let Opened { reader, settings, notes, .. } = prefetch::open(method, Arc::clone(&target), &choice.given())?;
     let readers = with_siblings(reader, trial.threads)?;
     phase(line, "open", began, monotonic());
 
     let generation = began.0;
-    let (driven, mut readers, visit_began) = visit(trial, target.length(), readers, generation, stop, line);
+    let (driven, mut readers, visit_began) = visit(trial, target.len(), readers, generation, stop, line);
 
     let began = monotonic();
     if let (Direction::Write, Some(reader)) = (trial.direction, readers.first_mut()) {

@@ -3,10 +3,12 @@
 //! The kernel wants offsets, lengths and addresses aligned; extents that are not are rounded out, and the part asked
 //! for is lent.
 
-use crate::access::{self, Class, Filler, Hints, Method, Opened, Reader, Visitor, transfer_error};
+use crate::access::{
+    self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor, transfer_error,
+};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target, TargetFile};
-use crate::params::{Given, Params};
+use crate::params::Params;
 use crate::sys::direct::{Alignment, Block, reopen};
 use crate::sys::read;
 use std::fs::File;
@@ -20,14 +22,20 @@ pub(super) const METHOD: Method = Method {
     class: Class::Explicit,
     hints: Hints::None,
     depth: None,
-    direct: access::Direct::Always,
-    params: DirectParams::declared,
-    open,
+    direct: DirectIo::Always,
+    params: DirectOptions::declared,
+    open: access::by_names::<DirectOptions>,
 };
+
+access::front_door! {
+    /// O_DIRECT: a system call for each extent, past the page cache.
+    Direct by DirectOptions
+}
 
 crate::params! {
     /// Nothing can be chosen: the alignment is the device's.
-    pub struct DirectParams {}
+    #[non_exhaustive]
+    pub struct DirectOptions {}
 }
 
 /// The files of a target, open with O_DIRECT.
@@ -49,16 +57,19 @@ pub(super) struct Aligned {
     pub(super) inner: Range<usize>,
 }
 
-struct Direct {
+struct DirectReader {
     files: Arc<DirectFiles>,
     block: Block,
 }
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = DirectParams::from_given(given)?;
-    let files = Arc::new(DirectFiles::open(target)?);
-    let block = Block::new(4096, files.alignment.memory)?;
-    Ok(Opened { reader: Box::new(Direct { files, block }), settings: params.given(), notes: Vec::new() })
+impl MethodOptions for DirectOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        let files = Arc::new(DirectFiles::open(Arc::clone(&target))?);
+        let block = Block::new(4096, files.alignment.memory)?;
+        Ok(Opened::new(Box::new(DirectReader { files, block }), target, self.given(), Vec::new()))
+    }
 }
 
 impl DirectFiles {
@@ -102,7 +113,7 @@ impl DirectFiles {
     }
 }
 
-impl Direct {
+impl DirectReader {
     /// Reads the aligned surroundings of `extent`; where they lie in the block. The end of a file may cut the
     /// surroundings short, but not the extent.
     fn read(&mut self, extent: Extent) -> Result<Aligned> {
@@ -118,7 +129,7 @@ impl Direct {
     }
 }
 
-impl Reader for Direct {
+impl Reader for DirectReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         for (index, extent) in extents.iter().enumerate() {
             let aligned = self.read(*extent)?;
@@ -159,6 +170,6 @@ impl Reader for Direct {
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
         let block = Block::new(4096, self.files.alignment.memory)?;
-        Ok(Box::new(Direct { files: Arc::clone(&self.files), block }))
+        Ok(Box::new(DirectReader { files: Arc::clone(&self.files), block }))
     }
 }

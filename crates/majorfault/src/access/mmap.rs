@@ -1,6 +1,6 @@
 //! The file mapped and read in place: no copy, a fault for every page (or folio) not yet mapped.
 
-use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
+use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
@@ -16,13 +16,14 @@ pub(super) const METHOD: Method = Method {
     class: Class::Mapped,
     hints: Hints::PageCache,
     depth: None,
-    direct: Direct::Never,
+    direct: DirectIo::Never,
     params: MmapParams::declared,
     open,
 };
 
 crate::choices! {
     /// What the kernel is told about the mapping before the first touch (madvise(2)).
+    #[non_exhaustive]
     pub enum Hint {
         /// Nothing.
         Normal = "normal",
@@ -39,6 +40,7 @@ crate::choices! {
 
 crate::choices! {
     /// What is faulted in at opening.
+    #[non_exhaustive]
     pub enum Populate {
         /// Nothing.
         None = "none",
@@ -51,6 +53,7 @@ crate::choices! {
 
 crate::choices! {
     /// Where the mapping is put.
+    #[non_exhaustive]
     pub enum Align {
         /// Where the kernel likes.
         Page = "page",
@@ -73,6 +76,7 @@ crate::choices! {
 
 crate::params! {
     /// How the file is mapped.
+    #[non_exhaustive]
     pub struct MmapParams {
         /// The hint given before the first touch; by default none, as in most programs.
         advice: Hint = Hint::Normal,
@@ -97,10 +101,10 @@ struct Maps {
 
 struct MmapReader(Arc<Maps>);
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
+pub(super) fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let params = MmapParams::from_given(given)?;
-    let (maps, notes) = Maps::open(target, &params)?;
-    Ok(Opened { reader: Box::new(MmapReader(Arc::new(maps))), settings: params.given(), notes })
+    let (maps, notes) = Maps::open(Arc::clone(&target), &params)?;
+    Ok(Opened::new(Box::new(MmapReader(Arc::new(maps))), target, params.given(), notes))
 }
 
 impl Maps {

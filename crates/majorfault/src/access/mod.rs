@@ -1,10 +1,31 @@
 //! Access methods: the ways bytes of a file reach a program, all behind one [`Reader`].
 //!
-//! Each method is a file with a `const` [`Method`]; [`PLAIN`] names them once.
-//! `spec` (tests) holds what every method must do.
+//! A program opens a file by a method's typed options; what they do not have does not compile:
+//!
+//! ```
+//! use majorfault::access::{Pread, PreadHint};
+//! use majorfault::Extent;
+//!
+//! # fn main() -> majorfault::Result<()> {
+//! let mut file = Pread::options().advice(PreadHint::Random).open("/proc/self/exe")?;
+//! let mut sum = 0u64;
+//! file.visit(&[Extent { offset: 4096, length: 64 }], |_, bytes| sum += u64::from(bytes[0]))?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! use majorfault::access::{Pread, PreadHint};
+//!
+//! let file = Pread::options().advise(PreadHint::Random).open("/proc/self/exe");
+//! ```
+//!
+//! Above that lies the layer of names, for command lines and records: each method is a file with a `const` [`Method`];
+//! [`PLAIN`] names them once. `spec` (tests) holds what every method must do.
 
 mod direct;
 mod mmap;
+mod mmap_options;
 mod null;
 mod pread;
 #[cfg(test)]
@@ -12,17 +33,26 @@ mod spec;
 mod uring;
 
 use crate::error::{Error, Result};
-use crate::files::{Extent, Target, TargetFile};
+use crate::files::{Extent, Layout, Target, TargetFile};
 use crate::needs::{Missing, Need};
-use crate::params::{Given, Param};
+use crate::params::{Given, Param, Params};
 use crate::sys::cache::{self, FileAdvice};
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+pub use direct::{Direct, DirectOptions};
+pub use mmap::{Align, Hint as MmapHint, MmapParams as MmapOptions, Populate, Share};
+pub use mmap_options::Mmap;
+pub use null::{Null, NullOptions};
+pub use pread::{Hint as PreadHint, Pread, PreadOptions};
+pub use uring::{Uring, UringOptions};
 
 /// The methods that stand on system calls alone, the control first. [`methods`](crate::methods) has every one.
 pub const PLAIN: &[&Method] = &[&null::METHOD, &mmap::METHOD, &pread::METHOD, &direct::METHOD, &uring::METHOD];
 
 /// A way to reach the bytes of a file.
+#[derive(Debug)]
 pub struct Method {
     /// The name users type.
     pub name: &'static str,
@@ -37,7 +67,7 @@ pub struct Method {
     /// The parameter that is its number of transfers in flight; none where it has no such parameter.
     pub depth: Option<&'static str>,
     /// Whether it reads past the page cache.
-    pub direct: Direct,
+    pub direct: DirectIo,
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
     /// Prepares `target` for reading (and writing, where the target is writable) with the given settings. What costs
@@ -73,7 +103,7 @@ pub enum Hints {
 
 /// Whether a method reads past the page cache (O_DIRECT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direct {
+pub enum DirectIo {
     /// Never.
     Never,
     /// Always.
@@ -82,14 +112,175 @@ pub enum Direct {
     Given,
 }
 
-/// What [`Method::open`] gives.
+/// An open file, or several: what [`Method::open`] and the `open` of typed options give.
+#[must_use]
+#[non_exhaustive]
 pub struct Opened {
     /// Reaches the bytes.
     pub reader: Box<dyn Reader>,
+    /// Whose bytes these are.
+    pub target: Arc<Target>,
     /// The settings in force, defaults filled in.
     pub settings: Given,
     /// What did not happen as asked though no call failed: a hint ignored, an address not granted.
     pub notes: Vec<String>,
+}
+
+/// The typed options of an access method: a struct declared by [`params!`](crate::params!).
+pub trait MethodOptions: Params {
+    /// The method that they are of.
+    const METHOD: &'static Method;
+
+    /// Prepares `target` for reading, and for writing where it is writable.
+    ///
+    /// Errors: Invalid (a value that cannot be used), Missing (a facility), Io.
+    fn open_target(self, target: Arc<Target>) -> Result<Opened>;
+}
+
+/// Opens by the names of options `O`. The [`Method::open`] of every method that has typed options.
+///
+/// Errors: Invalid (unknown parameter or value), those of [`MethodOptions::open_target`].
+pub fn by_names<O: MethodOptions>(target: Arc<Target>, given: &Given) -> Result<Opened> {
+    O::from_given(given)?.open_target(target)
+}
+
+/// The typed front door of a method: `$name::options()`, `$name::open(path)`, and `open(path)` of its options.
+macro_rules! front_door {
+    ($(#[$meta:meta])* $name:ident by $options:ident) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub enum $name {}
+
+        impl $name {
+            /// Options to open by, each at its default.
+            pub fn options() -> $options {
+                $options::default()
+            }
+
+            /// Opens a file for reading, with every option at its default.
+            ///
+            /// Errors: Invalid (an empty file, a folder), Missing (a facility), Io.
+            pub fn open(path: impl AsRef<std::path::Path>) -> $crate::error::Result<$crate::access::Opened> {
+                $options::default().open(path)
+            }
+        }
+
+        impl $options {
+            /// Opens a file for reading. For several files, a part of one, or writing see
+            /// [`open_target`](crate::access::MethodOptions::open_target).
+            ///
+            /// Errors: Invalid (an empty file, a folder, a value that cannot be used), Missing (a facility), Io.
+            pub fn open(self, path: impl AsRef<std::path::Path>) -> $crate::error::Result<$crate::access::Opened> {
+                $crate::access::MethodOptions::open_target(self, $crate::access::for_reading(path.as_ref())?)
+            }
+        }
+    };
+}
+pub(crate) use front_door;
+
+/// The one file at `path`, as a whole.
+pub(crate) fn for_reading(path: &std::path::Path) -> Result<Arc<Target>> {
+    Target::open(&[path.to_owned()], &Layout::default()).map(Arc::new)
+}
+
+impl Opened {
+    /// What a method opened: `settings` are those in force, `notes` what did not happen as asked.
+    pub fn new(reader: Box<dyn Reader>, target: Arc<Target>, settings: Given, notes: Vec<String>) -> Opened {
+        Opened { reader, target, settings, notes }
+    }
+
+    /// Shows every extent to `see` once, in an order that suits the method; the index says which one it is. A closure that
+    /// returns [`ControlFlow`] may end the visit early; one that returns nothing sees all.
+    ///
+    /// Errors: as [`Reader::visit`].
+    pub fn visit<F: Flow>(&mut self, extents: &[Extent], see: impl FnMut(usize, &[u8]) -> F) -> Result<()> {
+        self.reader.visit_with(extents, see)
+    }
+
+    /// Lets `fill` set every byte of every extent once, and writes them. Durable only after [`Reader::sync`].
+    ///
+    /// Errors: as [`Reader::update`].
+    pub fn update<F: Flow>(&mut self, extents: &[Extent], fill: impl FnMut(usize, &mut [u8]) -> F) -> Result<()> {
+        self.reader.update_with(extents, fill)
+    }
+
+    /// Copies the bytes from `offset` on into `bytes`. Nothing to do where there are none.
+    ///
+    /// Errors: as [`Reader::visit`].
+    pub fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let extent = Extent { offset, length: bytes.len() };
+        self.visit(&[extent], |_, seen| bytes.copy_from_slice(seen))
+    }
+
+    /// Bytes that can be reached.
+    pub fn len(&self) -> u64 {
+        self.target.len()
+    }
+
+    /// Never: an empty file cannot be opened.
+    pub fn is_empty(&self) -> bool {
+        self.target.is_empty()
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Opened { reader: _, target, settings, notes } = self;
+        let mut shown = f.debug_struct("Opened");
+        shown.field("target", target).field("settings", settings).field("notes", notes).finish_non_exhaustive()
+    }
+}
+
+/// What a closure says at the end of each call: go on, or not. Nothing is: go on.
+pub trait Flow {
+    /// Whether to go on.
+    fn flow(self) -> ControlFlow<()>;
+}
+
+impl Flow for () {
+    fn flow(self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+impl Flow for ControlFlow<()> {
+    fn flow(self) -> ControlFlow<()> {
+        self
+    }
+}
+
+/// A closure as a visitor, and as a filler.
+struct Closure<C>(C);
+
+impl<F: Flow, C: FnMut(usize, &[u8]) -> F> Visitor for Closure<C> {
+    fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
+        self.0(index, bytes).flow()
+    }
+}
+
+impl<F: Flow, C: FnMut(usize, &mut [u8]) -> F> Filler for Closure<C> {
+    fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
+        self.0(index, bytes).flow()
+    }
+}
+
+impl dyn Reader + '_ {
+    /// [`visit`](Reader::visit) by a closure, whose types need not be written.
+    ///
+    /// Errors: as [`visit`](Reader::visit).
+    pub fn visit_with<F: Flow>(&mut self, extents: &[Extent], see: impl FnMut(usize, &[u8]) -> F) -> Result<()> {
+        self.visit(extents, &mut Closure(see))
+    }
+
+    /// [`update`](Reader::update) by a closure, whose types need not be written.
+    ///
+    /// Errors: as [`update`](Reader::update).
+    pub fn update_with<F: Flow>(&mut self, extents: &[Extent], fill: impl FnMut(usize, &mut [u8]) -> F) -> Result<()> {
+        self.update(extents, &mut Closure(fill))
+    }
 }
 
 /// Receives the bytes of each extent, and may stop the visit.
@@ -190,7 +381,8 @@ fn only_reads() -> Error {
     Error::Missing(Missing::new("writing by this method", "it only reads", "choose another method"))
 }
 
-/// The plain method of this name, for methods that stand on one.
+/// The plain method of this name, for tests of what stands on one.
+#[cfg(test)]
 pub(crate) fn plain(name: &str) -> Result<&'static Method> {
     PLAIN
         .iter()
@@ -201,10 +393,8 @@ pub(crate) fn plain(name: &str) -> Result<&'static Method> {
 
 /// The error of a failed transfer of `extent`, with what to do where that is known.
 fn transfer_error(verb: &str, file: &TargetFile, extent: Extent, error: std::io::Error) -> Error {
-    let remedy = match (error.kind(), error.raw_os_error()) {
-        (std::io::ErrorKind::UnexpectedEof, _) => "keep other programs from truncating it",
-        (_, Some(libc::EIO)) => "the device failed; look at the kernel's log, and copy what is still readable",
-        (_, Some(libc::ENOSPC)) => "free space on the file system",
+    let remedy = match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => "keep other programs from truncating it",
         _ => "",
     };
     Error::io(format!("{verb} {} bytes at {}", extent.length, extent.offset), &file.path, error).with_remedy(remedy)
@@ -225,4 +415,72 @@ fn advise_files(target: &Target, extents: &[Extent], advice: FileAdvice) -> Resu
         cache::fadvise(&target.files()[index].file, offset, extent.length as u64, advice)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    fn pages(count: u64) -> Vec<Extent> {
+        (0..count).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect()
+    }
+
+    #[test]
+    fn every_method_opens_by_its_options_and_reads_any_bytes() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let path = file.path();
+        let opened = [Mmap::open(path), Pread::open(path), Direct::open(path)];
+        let queued = crate::sys::ring::IO_URING.met().is_ok().then(|| Uring::options().depth(4).open(path));
+        for opened in opened.into_iter().chain(queued) {
+            let mut opened = opened.unwrap();
+            let mut bytes = [0; 300];
+            opened.read_at(3 * PAGE as u64 - 100, &mut bytes).unwrap();
+
+            assert!(bytes == file.content()[3 * PAGE - 100..][..300], "{opened:?}");
+            assert_eq!((opened.len(), opened.read_at(u64::MAX, &mut []).is_ok()), (8 * PAGE as u64, true));
+        }
+        assert_eq!(Null::open(path).unwrap().len(), 8 * PAGE as u64);
+    }
+
+    #[test]
+    fn a_closure_that_breaks_ends_the_visit() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let mut opened = Pread::open(file.path()).unwrap();
+        let mut seen = Vec::new();
+
+        let visited = opened.visit(&pages(8), |index, _| {
+            seen.push(index);
+            if index == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+
+        visited.unwrap();
+        assert_eq!(seen, [0, 1, 2]);
+    }
+
+    #[test]
+    fn what_a_closure_fills_is_written() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mut opened = PreadOptions::default().open_target(file.target(true)).unwrap();
+
+        opened.update(&pages(4)[1..3], |index, bytes| bytes.fill(index as u8 + 7)).unwrap();
+
+        let content = std::fs::read(file.path()).unwrap();
+        assert!(content[..PAGE] == file.content()[..PAGE] && content[3 * PAGE..] == file.content()[3 * PAGE..]);
+        assert_eq!((content[PAGE], content[2 * PAGE - 1], content[2 * PAGE], content[3 * PAGE - 1]), (7, 7, 8, 8));
+    }
+
+    #[test]
+    fn options_that_cannot_be_used_are_refused_in_code_as_by_name() {
+        let file = TestFile::on_disk(PAGE);
+
+        for (options, told) in [
+            (Uring::options().depth(0), "depth=0: legal is 1 to 4096"),
+            (Uring::options().depth(4097), "depth=4097: legal is 1 to 4096"),
+            (Uring::options().depth(8).batch(9), "batch=9: legal is 1 to the depth, 8"),
+            (Uring::options().batch(0), "batch=0: legal is 1 to the depth, 32"),
+        ] {
+            assert_eq!(options.open(file.path()).unwrap_err().to_string(), told);
+        }
+    }
 }

@@ -2,10 +2,10 @@
 //!
 //! What it takes is the price of the measuring itself; no method can be faster.
 
-use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Visitor};
+use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor};
 use crate::error::Result;
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params};
+use crate::params::Params;
 use std::sync::Arc;
 
 /// Bytes from a buffer in memory, whatever the extent.
@@ -16,29 +16,38 @@ pub const METHOD: Method = Method {
     class: Class::Control,
     hints: Hints::None,
     depth: None,
-    direct: Direct::Never,
-    params: NullParams::declared,
-    open,
+    direct: DirectIo::Never,
+    params: NullOptions::declared,
+    open: access::by_names::<NullOptions>,
 };
+
+access::front_door! {
+    /// The control: bytes from a buffer in memory, and no file is read.
+    Null by NullOptions
+}
 
 crate::params! {
     /// The control has no settings.
-    struct NullParams {}
+    #[non_exhaustive]
+    pub struct NullOptions {}
 }
 
-struct Null {
+struct NullReader {
     target: Arc<Target>,
     buffer: Vec<u8>,
 }
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = NullParams::from_given(given)?;
-    Ok(Opened { reader: Box::new(Null::new(target)), settings: params.given(), notes: Vec::new() })
+impl MethodOptions for NullOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        Ok(Opened::new(Box::new(NullReader::new(Arc::clone(&target))), target, self.given(), Vec::new()))
+    }
 }
 
-impl Null {
-    fn new(target: Arc<Target>) -> Null {
-        Null { target, buffer: vec![0; 4096] }
+impl NullReader {
+    fn new(target: Arc<Target>) -> NullReader {
+        NullReader { target, buffer: vec![0; 4096] }
     }
 
     #[cold]
@@ -56,7 +65,7 @@ impl Null {
     }
 }
 
-impl Reader for Null {
+impl Reader for NullReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         for (index, extent) in extents.iter().enumerate() {
             if visitor.see(index, self.bytes(*extent)?).is_break() {
@@ -80,6 +89,6 @@ impl Reader for Null {
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        Ok(Box::new(Null::new(Arc::clone(&self.target))))
+        Ok(Box::new(NullReader::new(Arc::clone(&self.target))))
     }
 }

@@ -1,9 +1,11 @@
 //! Explicit reads through the page cache into one buffer: a system call and a copy for each extent, no faults.
 
-use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor, transfer_error};
+use crate::access::{
+    self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Urgency, Visitor, transfer_error,
+};
 use crate::error::Result;
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params};
+use crate::params::Params;
 use crate::sys::cache::{self, FileAdvice};
 use crate::sys::read;
 use std::sync::Arc;
@@ -15,13 +17,19 @@ pub(super) const METHOD: Method = Method {
     class: Class::Explicit,
     hints: Hints::PageCache,
     depth: None,
-    direct: Direct::Never,
-    params: PreadParams::declared,
-    open,
+    direct: DirectIo::Never,
+    params: PreadOptions::declared,
+    open: access::by_names::<PreadOptions>,
 };
+
+access::front_door! {
+    /// A system call and a copy for each extent, through the page cache.
+    Pread by PreadOptions
+}
 
 crate::choices! {
     /// What the kernel is told about the file before the first read (posix_fadvise(2)).
+    #[non_exhaustive]
     pub enum Hint {
         /// Nothing.
         Normal = "normal",
@@ -36,31 +44,36 @@ crate::choices! {
 
 crate::params! {
     /// How the file is read.
-    pub struct PreadParams {
+    #[non_exhaustive]
+    pub struct PreadOptions {
         /// The hint given at opening; by default none: the kernel sees random reads by itself.
         advice: Hint = Hint::Normal,
     }
 }
 
-struct Pread {
+struct PreadReader {
     target: Arc<Target>,
     buffer: Vec<u8>,
 }
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = PreadParams::from_given(given)?;
-    let kind = match params.advice {
-        Hint::Normal => FileAdvice::Normal,
-        Hint::Random => FileAdvice::Random,
-        Hint::Sequential => FileAdvice::Sequential,
-        Hint::Noreuse => FileAdvice::NoReuse,
-    };
-    let refused = target.files().iter().filter_map(|file| cache::fadvise(&file.file, 0, 0, kind).err());
-    let notes = refused.map(|error| error.to_string()).collect();
-    Ok(Opened { reader: Box::new(Pread { target, buffer: Vec::new() }), settings: params.given(), notes })
+impl MethodOptions for PreadOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        let kind = match self.advice {
+            Hint::Normal => FileAdvice::Normal,
+            Hint::Random => FileAdvice::Random,
+            Hint::Sequential => FileAdvice::Sequential,
+            Hint::Noreuse => FileAdvice::NoReuse,
+        };
+        let refused = target.files().iter().filter_map(|file| cache::fadvise(&file.file, 0, 0, kind).err());
+        let notes = refused.map(|error| error.to_string()).collect();
+        let reader = PreadReader { target: Arc::clone(&target), buffer: Vec::new() };
+        Ok(Opened::new(Box::new(reader), target, self.given(), notes))
+    }
 }
 
-impl Pread {
+impl PreadReader {
     fn room(&mut self, length: usize) -> &mut [u8] {
         if self.buffer.len() < length {
             self.buffer.resize(length, 0);
@@ -69,7 +82,7 @@ impl Pread {
     }
 }
 
-impl Reader for Pread {
+impl Reader for PreadReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         for (index, extent) in extents.iter().enumerate() {
             let target = Arc::clone(&self.target);
@@ -112,7 +125,7 @@ impl Reader for Pread {
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        Ok(Box::new(Pread { target: Arc::clone(&self.target), buffer: Vec::new() }))
+        Ok(Box::new(PreadReader { target: Arc::clone(&self.target), buffer: Vec::new() }))
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {

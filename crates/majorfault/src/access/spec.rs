@@ -1,6 +1,6 @@
 //! What every access method must do; a new one passes these without a line of its own.
 
-use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Urgency, Visitor};
+use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Urgency, Visitor};
 use crate::error::Error;
 use crate::files::{Extent, Layout, Target};
 use crate::params::Given;
@@ -304,14 +304,14 @@ fn striped_files_are_one_address_space() {
     let layout = Layout { stripe: crate::Bytes(2 * PAGE as u64), ..Layout::default() };
     for (method, given) in variants() {
         let target = Arc::new(Target::open(&paths, &layout).unwrap());
-        assert_eq!(target.length(), 16 * PAGE as u64);
+        assert_eq!(target.len(), 16 * PAGE as u64);
         let mut opened = open(method, target, &given);
         let extents: Vec<Extent> = (0..16).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
 
         opened
             .reader
             .visit(&extents, &mut |index: usize, bytes: &[u8]| {
-                let file = if (index / 2).is_multiple_of(2) { &one } else { &other };
+                let file = if (index / 2) % 2 == 0 { &one } else { &other };
                 let page = index / 4 * 2 + index % 2;
                 assert!(bytes == &file.content()[page * PAGE..][..PAGE], "{} {given}: page {index}", method.name);
             })
@@ -402,9 +402,9 @@ fn usable() -> impl Iterator<Item = &'static Method> {
 fn a_method_reads_past_the_page_cache_where_it_declares_so() {
     for method in usable().filter(|method| method.class != Class::Control) {
         let cases: &[(Given, bool)] = match method.direct {
-            Direct::Never => &[(Given::none(), false)],
-            Direct::Always => &[(Given::none(), true)],
-            Direct::Given => {
+            DirectIo::Never => &[(Given::none(), false)],
+            DirectIo::Always => &[(Given::none(), true)],
+            DirectIo::Given => {
                 &[(Given::none().with("direct", "on"), true), (Given::none().with("direct", "off"), false)]
             }
         };
@@ -449,7 +449,7 @@ fn the_traits_that_name_a_parameter_name_one_that_is_declared() {
 
         assert!(method.depth.is_none_or(|depth| params.contains(&depth)), "{} has no such depth", method.name);
         assert_eq!(method.depth.is_some(), params.contains(&"depth"), "{}", method.name);
-        assert_eq!(method.direct == Direct::Given, params.contains(&"direct"), "{}", method.name);
+        assert_eq!(method.direct == DirectIo::Given, params.contains(&"direct"), "{}", method.name);
     }
 }
 

@@ -1,10 +1,12 @@
 //! io_uring: many reads in flight from one thread; the slice of extents is the queue.
 
 use crate::access::direct::{Aligned, DirectFiles};
-use crate::access::{Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor, transfer_error};
+use crate::access::{
+    self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Urgency, Visitor, transfer_error,
+};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params, Switch};
+use crate::params::{Params, Switch};
 use crate::sys::cache::FileAdvice;
 use crate::sys::direct::Alignment;
 use crate::sys::read;
@@ -21,14 +23,39 @@ pub(super) const METHOD: Method = Method {
     class: Class::Explicit,
     hints: Hints::None,
     depth: Some("depth"),
-    direct: Direct::Given,
-    params: UringParams::declared,
-    open,
+    direct: DirectIo::Given,
+    params: UringOptions::declared,
+    open: access::by_names::<UringOptions>,
 };
+
+access::front_door! {
+    /// io_uring: many transfers in flight from one thread.
+    ///
+    /// ```no_run
+    /// let file = majorfault::access::Uring::options().depth(64).direct(true).open("data.bin")?;
+    /// println!("{} bytes, opened with {}", file.len(), file.settings);
+    /// # Ok::<(), majorfault::Error>(())
+    /// ```
+    ///
+    /// A name that is no option does not compile, and neither does a policy: what `io_uring` reads past the page cache nobody
+    /// can have read ahead.
+    ///
+    /// ```compile_fail,E0599
+    /// let file = majorfault::access::Uring::options().dpeth(64).open("data.bin");
+    /// ```
+    ///
+    /// ```compile_fail,E0599
+    /// use majorfault::prefetch::Learned;
+    ///
+    /// let file = majorfault::access::Uring::options().policy(Learned::default()).open("data.bin");
+    /// ```
+    Uring by UringOptions
+}
 
 crate::params! {
     /// How the queue is used.
-    pub struct UringParams {
+    #[non_exhaustive]
+    pub struct UringOptions {
         /// Transfers kept in flight; 32 saturates most single disks.
         depth: u32 = 32,
         /// Transfers sent by one system call. 1 leaves the device no gaps; more spares processor time on fast devices.
@@ -49,14 +76,14 @@ const LOOK: usize = 4;
 /// Shared by the readers of all threads; each has a queue of its own.
 struct Files {
     direct: DirectFiles,
-    params: UringParams,
+    params: UringOptions,
 }
 
 impl Files {
     /// Whether these can be written: past the page cache only in whole units.
     fn check_aligned(&self, extents: &[Extent]) -> Result<()> {
         let unit = self.direct.alignment.offset as u64;
-        let fits = |extent: &&Extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit);
+        let fits = |extent: &&Extent| extent.offset % unit == 0 && (extent.length as u64) % unit == 0;
         match extents.iter().find(|extent| !fits(extent)) {
             None => Ok(()),
             Some(crooked) => Err(Error::Invalid(format!(
@@ -67,7 +94,7 @@ impl Files {
     }
 }
 
-struct Uring {
+struct UringReader {
     files: Arc<Files>,
     queue: Queue,
     /// What each slot is doing.
@@ -90,22 +117,33 @@ struct Work {
     end: usize,
 }
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = UringParams::from_given(given)?;
-    if params.depth == 0 || params.depth > 4096 {
-        return Err(Error::Invalid(format!("depth={}: legal is 1 to 4096", params.depth)));
+impl MethodOptions for UringOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        self.check()?;
+        ring::IO_URING.met()?;
+        let direct = match self.direct {
+            Switch::On => DirectFiles::open(Arc::clone(&target))?,
+            Switch::Off => buffered(Arc::clone(&target))?,
+        };
+        let settings = self.given();
+        let (reader, note) = UringReader::new(Arc::new(Files { direct, params: self }), 4096)?;
+        Ok(Opened::new(Box::new(reader), target, settings, note.into_iter().collect()))
     }
-    if params.batch == 0 || params.batch > params.depth {
-        return Err(Error::Invalid(format!("batch={}: legal is 1 to the depth, {}", params.batch, params.depth)));
+}
+
+impl UringOptions {
+    fn check(&self) -> Result<()> {
+        let UringOptions { depth, batch, .. } = self;
+        if *depth == 0 || *depth > 4096 {
+            return Err(Error::Invalid(format!("depth={depth}: legal is 1 to 4096")));
+        }
+        if batch == &0 || batch > depth {
+            return Err(Error::Invalid(format!("batch={batch}: legal is 1 to the depth, {depth}")));
+        }
+        Ok(())
     }
-    ring::IO_URING.met()?;
-    let direct = match params.direct {
-        Switch::On => DirectFiles::open(target)?,
-        Switch::Off => buffered(target)?,
-    };
-    let settings = params.given();
-    let (reader, note) = Uring::new(Arc::new(Files { direct, params }), 4096)?;
-    Ok(Opened { reader: Box::new(reader), settings, notes: note.into_iter().collect() })
 }
 
 /// The target's own files, which need no alignment.
@@ -115,8 +153,8 @@ fn buffered(target: Arc<Target>) -> Result<DirectFiles> {
     Ok(DirectFiles { target, files, alignment: Alignment { offset: 1, memory: 1 } })
 }
 
-impl Uring {
-    fn new(files: Arc<Files>, slot: usize) -> Result<(Uring, Option<String>)> {
+impl UringReader {
+    fn new(files: Arc<Files>, slot: usize) -> Result<(UringReader, Option<String>)> {
         let slot = slot.next_multiple_of(4096);
         let spare = (SPARE_BYTES / slot).clamp(1, files.params.depth as usize);
         let options = QueueOptions {
@@ -127,7 +165,7 @@ impl Uring {
         };
         let (queue, note) = Queue::new(&files.direct.files, options)?;
         let slots = options.slots as usize;
-        Ok((Uring { files, queue, work: vec![Work::default(); slots], free: (0..slots).rev().collect() }, note))
+        Ok((UringReader { files, queue, work: vec![Work::default(); slots], free: (0..slots).rev().collect() }, note))
     }
 
     /// Makes slots fit the longest extent, rounded out, and the queue belong to this thread.
@@ -138,7 +176,7 @@ impl Uring {
         let fits = if aligned { longest <= self.queue.options().slot } else { slot <= self.queue.options().slot };
         if !fits || !self.queue.is_ours() {
             let slot = if aligned { longest } else { slot };
-            *self = Uring::new(Arc::clone(&self.files), slot.max(self.queue.options().slot))?.0;
+            *self = UringReader::new(Arc::clone(&self.files), slot.max(self.queue.options().slot))?.0;
         }
         Ok(())
     }
@@ -146,8 +184,8 @@ impl Uring {
     /// Whether no extent has to be rounded out.
     fn all_aligned(&self, extents: &[Extent]) -> bool {
         let unit = self.files.direct.alignment.offset as u64;
-        extents.iter().all(|extent| extent.offset.is_multiple_of(unit) && (extent.length as u64).is_multiple_of(unit))
-            && self.files.direct.target.files().iter().all(|file| file.start.is_multiple_of(unit))
+        extents.iter().all(|extent| extent.offset % unit == 0 && (extent.length as u64) % unit == 0)
+            && self.files.direct.target.files().iter().all(|file| file.start % unit == 0)
     }
 
     fn work_for(&self, index: usize, extent: Extent) -> Result<Work> {
@@ -187,8 +225,8 @@ impl Uring {
         &mut self,
         operation: Operation,
         count: usize,
-        mut begin: impl FnMut(&mut Uring, usize, usize) -> Result<ControlFlow<()>>,
-        mut complete: impl FnMut(&Uring, usize) -> ControlFlow<()>,
+        mut begin: impl FnMut(&mut UringReader, usize, usize) -> Result<ControlFlow<()>>,
+        mut complete: impl FnMut(&UringReader, usize) -> ControlFlow<()>,
         failed: impl Fn(&Work, std::io::Error) -> Error,
     ) -> Result<()> {
         let (mut next, mut in_flight) = (0, 0);
@@ -196,7 +234,7 @@ impl Uring {
         let mut error = None;
         let mut arrived = VecDeque::with_capacity(self.work.len());
         let mut ended = Vec::with_capacity(self.work.len());
-        let UringParams { depth, batch, .. } = self.files.params;
+        let UringOptions { depth, batch, .. } = self.files.params;
         loop {
             let mut pushed = 0;
             while next < count && supply.is_continue() && in_flight < depth {
@@ -250,7 +288,7 @@ impl Uring {
     }
 }
 
-impl Reader for Uring {
+impl Reader for UringReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         self.fit(extents)?;
         let files = Arc::clone(&self.files);
@@ -302,7 +340,7 @@ impl Reader for Uring {
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        let (reader, _) = Uring::new(Arc::clone(&self.files), self.queue.options().slot)?;
+        let (reader, _) = UringReader::new(Arc::clone(&self.files), self.queue.options().slot)?;
         Ok(Box::new(reader))
     }
 

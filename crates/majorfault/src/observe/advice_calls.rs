@@ -225,7 +225,7 @@ fn refused(pid: u32, error: &io::Error) -> Missing {
         Some(libc::ESRCH | libc::ENOENT) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
             Missing::new(WHAT, format!("there is no process {pid}"), "check the number with ps")
         }
-        Some(libc::EACCES | libc::EPERM) => Missing::new(WHAT, reason(), remedy()),
+        Some(libc::EACCES | libc::EPERM) => Missing::new(WHAT, reason(), remedy()).told_by(error),
         Some(libc::EMFILE | libc::ENFILE) => {
             Missing::new(WHAT, "too few file descriptors", "raise the limit: ulimit -n 65536")
         }

@@ -42,7 +42,7 @@ fn probe() -> Probe {
             Some(libc::ENOENT | libc::EOPNOTSUPP) => "use a machine, or a virtual machine, that shows its counters",
             _ => "set kernel.perf_event_paranoid=1, or run with CAP_PERFMON",
         };
-        Missing::new("hardware counters", format!("perf_event_open(2) says {}", error.kind()), remedy)
+        Missing::new("hardware counters", format!("perf_event_open(2) says {}", error.kind()), remedy).told_by(&error)
     })
 }
 

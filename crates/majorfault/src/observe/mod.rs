@@ -21,10 +21,14 @@ pub mod tlb;
 
 use crate::needs::{Missing, Need};
 use crate::proc::Live;
-use crate::proc::smaps::{self, MappedSizes};
+use crate::proc::smaps;
 use crate::units::Nanos;
+use std::fmt;
 use std::path::PathBuf;
 
+pub use crate::proc::maps::Vma;
+pub use crate::proc::smaps::MappedSizes;
+pub use crate::sys::perf::Kernel;
 pub use tlb::hidden_flushes;
 
 /// Every source of counters.
@@ -94,6 +98,7 @@ pub struct Counter {
 }
 
 /// A place that several counters are read from at once.
+#[derive(Debug)]
 pub struct Source {
     /// Short name, as the file.
     pub name: &'static str,
@@ -149,6 +154,13 @@ pub struct Snapshot {
     pub at: Nanos,
     /// One value per counter, in the order of [`Observer::counters`].
     pub values: Vec<Option<u64>>,
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open: Vec<&str> = self.open.iter().map(|(source, _)| source.name).collect();
+        f.debug_struct("Observer").field("open", &open).field("missing", &self.missing).finish()
+    }
 }
 
 impl Observer {
@@ -234,7 +246,7 @@ fn unreadable(what: &str, path: &str, error: &std::io::Error) -> Missing {
         std::io::ErrorKind::NotFound => "check that the process is still there, and that /proc is mounted",
         _ => "",
     };
-    Missing::new(what, format!("{path}: {}", error.kind()), remedy)
+    Missing::new(what, format!("{path}: {}", error.kind()), remedy).told_by(error)
 }
 
 #[cfg(test)]

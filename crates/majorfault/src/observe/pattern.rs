@@ -194,10 +194,10 @@ fn hidden_stride(offsets: &[u64]) -> Option<(i64, f64)> {
     shortest.sort_unstable();
     let cut = shortest.len() / 20;
     let divisor = shortest[cut..shortest.len() - cut].iter().fold(0, |left, right| divisor(left, *right));
-    if divisor <= FAULT_AROUND || divisor.is_multiple_of(HUGE_FOLIO) {
+    if divisor <= FAULT_AROUND || divisor % HUGE_FOLIO == 0 {
         return None;
     }
-    let share = forward().filter(|step| step.is_multiple_of(divisor)).count() as f64 / steps.len().max(1) as f64;
+    let share = forward().filter(|step| step % divisor == 0).count() as f64 / steps.len().max(1) as f64;
     (share >= HIDDEN).then_some((sign * divisor as i64, share))
 }
 
@@ -428,7 +428,7 @@ mod tests {
         ) {
             let stride = stride * KIB + 8;
             let jumps = scatter(count, 1 << 40, start);
-            let offset = |n: u64| if (n + 1).is_multiple_of(noise as u64) { jumps[n as usize] } else { start + n * stride };
+            let offset = |n: u64| if (n + 1) % (noise as u64) == 0 { jumps[n as usize] } else { start + n * stride };
 
             let found = recognise(&by_one((0..count).map(offset)));
 

@@ -325,7 +325,7 @@ fn refused(pid: u32, error: &io::Error) -> Missing {
         Some(libc::ESRCH | libc::ENOENT) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
             Missing::new(what, format!("there is no process {pid}"), "check the number with ps")
         }
-        Some(libc::EACCES | libc::EPERM) => Missing::new(what, reason(), remedy()),
+        Some(libc::EACCES | libc::EPERM) => Missing::new(what, reason(), remedy()).told_by(error),
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => {
             Missing::new(what, "the kernel was built without perf events", "use a kernel with CONFIG_PERF_EVENTS=y")
         }
@@ -391,12 +391,11 @@ mod tests {
         // Fault-around maps 64 KiB at once: one fault for each touched block.
         let sum = (0..64).fold(0u8, |sum, block| sum ^ std::hint::black_box(bytes[block * 16 * PAGE + 100]));
         let mut offsets = Vec::new();
-        sampler.read(|seen| {
-            if let Seen::Fault { address, .. } = seen
-                && (base..base + 1024 * PAGE as u64).contains(&address)
-            {
+        sampler.read(|seen| match seen {
+            Seen::Fault { address, .. } if (base..base + 1024 * PAGE as u64).contains(&address) => {
                 offsets.push(address - base);
             }
+            _ => {}
         });
 
         std::hint::black_box(sum);

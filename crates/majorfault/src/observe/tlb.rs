@@ -5,6 +5,8 @@ use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, unreada
 use crate::needs::{Need, Probe};
 use crate::proc::tracefs::Tracepoint;
 use crate::proc::{Live, interrupts};
+#[cfg(target_arch = "x86_64")]
+use crate::sys::cpuid::cpuid;
 use crate::sys::perf::{Count, Event, Kernel};
 use std::fs;
 
@@ -95,6 +97,7 @@ fn refused(error: &std::io::Error) -> Missing {
         format!("perf_event_open(2) says {}", error.kind()),
         "set kernel.perf_event_paranoid=-1, or run with CAP_PERFMON",
     )
+    .told_by(error)
 }
 
 /// The tracepoint's number, from tracefs where it is mounted and readable.
@@ -130,10 +133,9 @@ pub fn hidden_flushes() -> Option<String> {
 /// Whether KVM offers paravirtual TLB flushes: bit 9 of the features leaf (Documentation/virt/kvm/x86/cpuid.rst).
 #[cfg(target_arch = "x86_64")]
 fn paravirtual() -> bool {
-    use std::arch::x86_64::__cpuid;
-    let base = __cpuid(0x4000_0000);
+    let base = cpuid(0x4000_0000);
     let is_kvm = [base.ebx, base.ecx, base.edx] == [0x4b4d_564b, 0x564b_4d56, 0x4d];
-    is_kvm && base.eax >= 0x4000_0001 && __cpuid(0x4000_0001).eax & (1 << 9) != 0
+    is_kvm && base.eax >= 0x4000_0001 && cpuid(0x4000_0001).eax & (1 << 9) != 0
 }
 
 #[cfg(not(target_arch = "x86_64"))]

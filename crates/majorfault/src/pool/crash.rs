@@ -1,6 +1,6 @@
 //! What a crash leaves: a device that keeps what was synced, and of later writes any part in any order.
 
-use super::{Pool, PoolOptions};
+use super::{Pool, PoolLayout};
 use crate::access::{Filler, Reader, Visitor};
 use crate::error::Result;
 use crate::files::Extent;
@@ -97,7 +97,7 @@ fn what_sync_promised_is_there_after_any_crash() {
     let zeros = vec![0; PAGES * PAGE];
     let disk = Disk { durable: zeros.clone(), current: zeros, unsynced: Vec::new() };
     let disk = Arc::new(Mutex::new(disk));
-    let options = PoolOptions { budget: Bytes(16 * PAGE as u64), batch: 4, ..PoolOptions::default() };
+    let options = PoolLayout { memory: Bytes(16 * PAGE as u64), batch: 4, ..PoolLayout::default() };
     let pool = Pool::new((PAGES * PAGE) as u64, options).unwrap();
     let mut handle = pool.handle(Box::new(OnDisk(Arc::clone(&disk))));
     let mut draws = Draws(11);
@@ -145,7 +145,7 @@ fn what_sync_promised_is_there_after_any_crash() {
 fn what_sync_promised_while_threads_changed_and_held_pages_is_there_after_any_crash() {
     let zeros = vec![0; PAGES * PAGE];
     let disk = Arc::new(Mutex::new(Disk { durable: zeros.clone(), current: zeros, unsynced: Vec::new() }));
-    let options = PoolOptions { budget: Bytes(24 * PAGE as u64), batch: 4, ..PoolOptions::default() };
+    let options = PoolLayout { memory: Bytes(24 * PAGE as u64), batch: 4, ..PoolLayout::default() };
     let pool = Pool::new((PAGES * PAGE) as u64, options).unwrap();
     // Changes of each page that were over.
     let changed: [AtomicU64; PAGES] = std::array::from_fn(|_| AtomicU64::new(0));

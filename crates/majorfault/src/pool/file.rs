@@ -2,11 +2,10 @@
 //! file access.
 
 use super::fill::Content;
-use super::{Handle, Metrics, Pool, PoolOptions};
-use crate::access;
+use super::{Handle, Metrics, Pool, PoolLayout};
+use crate::access::{DirectOptions, MethodOptions, PreadOptions};
 use crate::error::{Error, Result};
 use crate::files::{Layout, Target};
-use crate::params::Given;
 use crate::units::Bytes;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -22,9 +21,33 @@ pub struct PooledFile {
     path: PathBuf,
     /// Holds the lock.
     _file: File,
-    options: PoolOptions,
+    options: PoolLayout,
     /// The pool over the file as long as it is now.
     open: RwLock<Open>,
+}
+
+crate::params! {
+    /// How a file is put behind a pool.
+    #[non_exhaustive]
+    pub struct PooledFileOptions {
+        /// Memory for pages, kept to a batch; 64 MiB are small enough for any machine.
+        memory: Bytes = Bytes::mib(64),
+        /// Bytes of a page: a power of two from 4 KiB to 2 MiB; that of the engine above spares reads before writes.
+        page: Bytes = Bytes::kib(4),
+        /// Pages evicted at once; 256 make a flush of other processors' TLBs cheap for each.
+        batch: u32 = 256,
+    }
+}
+
+impl PooledFileOptions {
+    /// Opens a file for reading and writing; makes an empty one where there is none. It is locked (flock(2)) as long as it
+    /// is open.
+    ///
+    /// Errors: Held (by whoever has the lock), Invalid (options that cannot be used), Io (no permission).
+    pub fn open(self, path: impl AsRef<Path>) -> Result<PooledFile> {
+        let PooledFileOptions { memory, page, batch } = self;
+        PooledFile::locked(path.as_ref().to_owned(), PoolLayout { memory, page, batch, ..PoolLayout::default() })
+    }
 }
 
 struct Open {
@@ -36,20 +59,25 @@ struct Open {
 }
 
 impl PooledFile {
-    /// Opens a file for reading and writing; makes an empty one where there is none. It is locked (flock(2)) as long as it
-    /// is open.
+    /// Options to open by, each at its default.
+    pub fn options() -> PooledFileOptions {
+        PooledFileOptions::default()
+    }
+
+    /// Opens a file for reading and writing, with every option at its default.
     ///
-    /// Errors: Io (no permission), Invalid (options that cannot be used; somebody else has the lock).
-    pub fn open(path: impl Into<PathBuf>, options: PoolOptions) -> Result<PooledFile> {
-        let path = path.into();
+    /// Errors: as [`PooledFileOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<PooledFile> {
+        PooledFile::options().open(path)
+    }
+
+    fn locked(path: PathBuf, options: PoolLayout) -> Result<PooledFile> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| Error::io("open for writing", &path, error))?;
         // File systems without locks go without.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-            return Err(Error::Invalid(format!(
-                "{} is open elsewhere, in this process or another; two pools over one file would undo each other's writes",
-                path.display()
-            )));
+            let reason = "two pools over one file would undo each other's writes".to_owned();
+            return Err(Error::Held { path, reason });
         }
         let length = file.metadata().map_err(|error| Error::io("look at", &path, error))?.len();
         let open = RwLock::new(Open::over(&path, length, options)?);
@@ -57,8 +85,13 @@ impl PooledFile {
     }
 
     /// Bytes.
-    pub fn length(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.shared().length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Fills `bytes` from `offset` on.
@@ -106,7 +139,7 @@ impl PooledFile {
     /// by large steps.
     ///
     /// Errors: as [`sync`](PooledFile::sync); Io (full disk).
-    pub fn set_length(&self, length: u64) -> Result<()> {
+    pub fn set_len(&self, length: u64) -> Result<()> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         // By a sync: the pool ends here, and with it what it knows of one that failed.
         if let Some(mut handle) = open.take()? {
@@ -151,7 +184,7 @@ impl PooledFile {
             )));
         }
         let Some(mut handle) = open.take()? else { return Ok(()) };
-        let page = handle.pool.page() as u64;
+        let page = handle.pool.page_size() as u64;
         let mut done = 0;
         let mut outcome = Ok(());
         if content == Content::Needed && length as u64 > page {
@@ -172,20 +205,19 @@ impl PooledFile {
 }
 
 impl Open {
-    fn over(path: &Path, length: u64, options: PoolOptions) -> Result<Open> {
+    fn over(path: &Path, length: u64, options: PoolLayout) -> Result<Open> {
         if length == 0 {
             return Ok(Open { length, pool: None, handles: Mutex::default() });
         }
         let layout = Layout { write: true, ..Layout::default() };
         let target = Arc::new(Target::open(&[path.to_owned()], &layout)?);
         // Past the page cache where the last page is whole: else it could not be written so.
-        let is_whole = length.is_multiple_of(options.page.0.max(4096));
-        let open = |method: &str| (access::plain(method)?.open)(Arc::clone(&target), &Given::none());
-        let direct = is_whole.then(|| open("direct").ok()).flatten();
-        let reader = direct.map_or_else(|| open("pread"), Ok)?;
+        let is_whole = length % options.page.0.max(4096) == 0;
+        let direct = is_whole.then(|| DirectOptions::default().open_target(Arc::clone(&target)).ok()).flatten();
+        let reader = direct.map_or_else(|| PreadOptions::default().open_target(Arc::clone(&target)), Ok)?;
         // No more room than the file could use: a budget is for the largest it will be.
         let least = Bytes(16 * options.page.0);
-        let options = PoolOptions { budget: options.budget.max(least), ..options };
+        let options = PoolLayout { memory: options.memory.max(least), ..options };
         let pool = Pool::new(length, options)?;
         let handles = Mutex::new(vec![pool.handle(reader.reader)]);
         Ok(Open { length, pool: Some(pool), handles })
@@ -213,33 +245,34 @@ impl Open {
 
 impl std::fmt::Debug for PooledFile {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("PooledFile").field("path", &self.path).field("length", &self.length()).finish()
+        formatter.debug_struct("PooledFile").field("path", &self.path).field("length", &self.len()).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::test_files::{PAGE, TestFile};
 
     #[test]
     fn another_length_does_not_make_a_failed_sync_forgotten() {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
-        let file = PooledFile::open(dir.path().join("data"), PoolOptions::default()).unwrap();
-        file.set_length(1 << 20).unwrap();
+        let file = PooledFile::open(dir.path().join("data")).unwrap();
+        file.set_len(1 << 20).unwrap();
         file.shared().pool.as_ref().unwrap().distrust();
 
-        let told = file.set_length(2 << 20).unwrap_err().to_string();
+        let told = file.set_len(2 << 20).unwrap_err();
 
-        assert!(told.contains("an earlier sync failed"), "{told}");
-        assert!(file.sync().is_err());
+        assert!(told.to_string().contains("an earlier sync failed"), "{told}");
+        assert_eq!(told.kind(), ErrorKind::Ended);
+        assert_eq!(file.sync().unwrap_err().kind(), ErrorKind::Ended);
     }
 
     /// A file of `length` bytes, each of them known, in a pool of 16 pages.
     fn pooled(length: usize) -> (TestFile, PooledFile) {
         let file = TestFile::on_disk(length);
-        let options = PoolOptions { budget: Bytes(16 * PAGE as u64), batch: 4, ..PoolOptions::default() };
-        let pooled = PooledFile::open(file.path(), options).unwrap();
+        let pooled = PooledFile::options().memory(Bytes(16 * PAGE as u64)).batch(4).open(file.path()).unwrap();
         (file, pooled)
     }
 
@@ -303,9 +336,9 @@ mod tests {
             match draw(40) {
                 0 => {
                     let length = (20 + draw(40)) * PAGE + draw(2) * draw(PAGE);
-                    pooled.set_length(length as u64).unwrap();
+                    pooled.set_len(length as u64).unwrap();
                     content.resize(length, 0);
-                    assert_eq!(pooled.length(), length as u64);
+                    assert_eq!(pooled.len(), length as u64);
                 }
                 1 => {
                     pooled.sync().unwrap();
@@ -329,10 +362,10 @@ mod tests {
     fn a_file_that_is_open_is_not_opened_again() {
         let (file, pooled) = pooled(PAGE);
 
-        let refused = PooledFile::open(file.path(), PoolOptions::default()).unwrap_err();
+        let refused = PooledFile::open(file.path()).unwrap_err();
 
         assert!(refused.to_string().contains("is open elsewhere"), "{refused}");
         drop(pooled);
-        assert!(PooledFile::open(file.path(), PoolOptions::default()).is_ok());
+        assert!(PooledFile::open(file.path()).is_ok());
     }
 }

@@ -174,7 +174,7 @@ fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
     for (index, (_, held)) in absent.iter().enumerate() {
         let number = held.number();
         match runs.last_mut() {
-            Some(run) if before == number.checked_sub(1) && !number.is_multiple_of(most) => run.end = index + 1,
+            Some(run) if before == number.checked_sub(1) && number % most != 0 => run.end = index + 1,
             _ => runs.push(index..index + 1),
         }
         before = Some(number);
@@ -306,7 +306,7 @@ fn no_room(pool: &Inner) -> Error {
         Some(error) => format!("dirty pages cannot be written ({error})"),
         None => "every page is held; let pages go, or give it more".to_owned(),
     };
-    Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.budget))
+    Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.memory))
 }
 
 /// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes

@@ -1,15 +1,17 @@
 //! The buffer pool as an access method: every reader of it shares one pool.
 
 use super::fill::{self, Arrivals};
-use super::{Handle, Pool, PoolOptions};
-use crate::access::{self, Class, Direct, Filler, Hints, Method, Opened, Reader, Visitor};
+use super::{Handle, Pool, PoolLayout};
+use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor};
+use crate::access::{DirectOptions, PreadOptions, UringOptions};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params, Switch};
+use crate::params::{Params, Switch};
 use crate::sys::pages::Shared;
 use crate::sys::ring::IO_URING;
 use crate::units::Bytes;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 /// `pool`.
@@ -20,14 +22,15 @@ pub const METHOD: Method = Method {
     class: Class::Pool,
     hints: Hints::Own,
     depth: Some("depth"),
-    direct: Direct::Given,
-    params: PoolParams::declared,
-    open,
+    direct: DirectIo::Given,
+    params: PoolOptions::declared,
+    open: access::by_names::<PoolOptions>,
 };
 
 crate::params! {
     /// How large the pool is, and how it is filled.
-    pub struct PoolParams {
+    #[non_exhaustive]
+    pub struct PoolOptions {
         /// Memory for pages. A cgroup's limit must leave room for it.
         memory: Bytes = Bytes::mib(64),
         /// Bytes of a page, 4k to 2m; larger pages read more than asked for.
@@ -46,46 +49,67 @@ struct PoolReader {
     target: Arc<Target>,
 }
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = PoolParams::from_given(given)?;
-    let PoolParams { memory, page, depth, direct, batch } = params;
-    let mut notes = Vec::new();
-    let below = match IO_URING.met() {
-        Ok(()) => {
-            let direct = if direct.is_on() { "on" } else { "off" };
-            let given = Given::none().with("depth", depth).with("direct", direct);
-            (access::plain("uring")?.open)(Arc::clone(&target), &given)?
-        }
-        Err(missing) => {
-            notes.push(format!("filled one page at a time: {missing}"));
-            let name = if direct.is_on() { "direct" } else { "pread" };
-            (access::plain(name)?.open)(Arc::clone(&target), &Given::none())?
-        }
-    };
-    notes.extend(below.notes);
-    let transfer = transfer(&target, page)?;
-    let pool = Pool::new(target.length(), PoolOptions { budget: memory, page, batch, transfer })?;
-    let reader = PoolReader { handle: pool.handle(below.reader), target };
-    Ok(Opened { reader: Box::new(reader), settings: params_of(given)?, notes })
+impl MethodOptions for PoolOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        let settings = self.given();
+        let (handle, notes) = self.fill(&target)?;
+        let reader = PoolReader { handle, target: Arc::clone(&target) };
+        Ok(Opened::new(Box::new(reader), target, settings, notes))
+    }
+}
+
+impl PoolOptions {
+    /// Opens a file for reading, behind a pool of its own. A thread more takes [`Handle::sibling`]; for several files, a part
+    /// of one, or writing see [`handle`](PoolOptions::handle).
+    ///
+    /// Errors: Invalid (an empty file, a folder, a page size or memory that cannot be used), Io.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Handle> {
+        self.handle(access::for_reading(path.as_ref())?)
+    }
+
+    /// Puts a pool before `target`.
+    ///
+    /// Errors: Invalid (a page size or memory that cannot be used), Io.
+    pub fn handle(self, target: Arc<Target>) -> Result<Handle> {
+        self.fill(&target).map(|(handle, _)| handle)
+    }
+
+    /// A pool with what fills it, and what did not happen as asked.
+    fn fill(self, target: &Arc<Target>) -> Result<(Handle, Vec<String>)> {
+        let PoolOptions { memory, page, depth, direct, batch } = self;
+        let mut notes = Vec::new();
+        let below = match IO_URING.met() {
+            Ok(()) => UringOptions::default().depth(depth).direct(direct).open_target(Arc::clone(target))?,
+            Err(missing) => {
+                notes.push(format!("filled one page at a time: {missing}"));
+                match direct {
+                    Switch::On => DirectOptions::default().open_target(Arc::clone(target))?,
+                    Switch::Off => PreadOptions::default().open_target(Arc::clone(target))?,
+                }
+            }
+        };
+        notes.extend(below.notes);
+        let transfer = transfer(target, page)?;
+        let pool = Pool::new(target.len(), PoolLayout { memory, page, batch, transfer })?;
+        Ok((pool.handle(below.reader), notes))
+    }
 }
 
 /// Bytes that one read may bring: what divides the stripe of several files.
 ///
 /// Errors: Invalid (pages that do not).
 pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
-    let most = PoolOptions::default().transfer;
+    let most = PoolLayout::default().transfer;
     if target.files().len() == 1 {
         return Ok(most);
     }
-    if !target.stripe().is_multiple_of(page.0.max(1)) {
+    if target.stripe() % page.0.max(1) != 0 {
         return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
     }
     // The largest power of two that does.
     Ok(Bytes(1 << target.stripe().trailing_zeros()).min(most))
-}
-
-fn params_of(given: &Given) -> Result<Given> {
-    Ok(PoolParams::from_given(given)?.given())
 }
 
 /// Shows extents as their pages come.
@@ -135,7 +159,7 @@ impl<'p> Arrivals<'p> for Showing<'p, '_> {
 impl PoolReader {
     /// How many of `extents` are fetched together: as many as there is room for.
     fn chunk(&self, extents: &[Extent]) -> usize {
-        let page = self.handle.pool.page() as u64;
+        let page = self.handle.pool.page_size() as u64;
         let room = self.handle.pool.shared.chunk() as u64;
         let mut pages = 0;
         let fits = extents.iter().take_while(|extent| {
@@ -148,7 +172,7 @@ impl PoolReader {
 
 impl Reader for PoolReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
-        let page = self.handle.pool.page() as u64;
+        let page = self.handle.pool.page_size() as u64;
         let mut first = 0;
         while first < extents.len() {
             let chunk = &extents[first..first + self.chunk(&extents[first..])];
@@ -198,14 +222,14 @@ impl Reader for PoolReader {
 /// Fails where a page of `extent` could never be written.
 pub(super) fn check_update(handle: &Handle, target: &Target, extent: Extent) -> Result<()> {
     target.locate(extent)?;
-    let page = handle.pool.page() as u64;
+    let page = handle.pool.page_size() as u64;
     let mut pages = extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page);
     pages.try_for_each(|number| handle.check_change(number))
 }
 
 /// Sets the bytes of `extents`, page by page.
 pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-    let page = handle.pool.page() as u64;
+    let page = handle.pool.page_size() as u64;
     let mut bytes = Vec::new();
     for (index, extent) in extents.iter().enumerate() {
         check_update(handle, target, *extent)?;
@@ -235,7 +259,7 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
 
 /// Brings the pages of `extents` that nobody is busy with, as far as there is room: a hint is no reason to fail.
 pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -> Result<()> {
-    let page = handle.pool.page() as u64;
+    let page = handle.pool.page_size() as u64;
     let mut pages = Vec::with_capacity(extents.len());
     for extent in extents {
         target.locate(*extent)?;
@@ -244,5 +268,42 @@ pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -
     match handle.expect(&pages) {
         Err(Error::Invalid(_)) => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    #[test]
+    fn a_pool_that_fills_itself_shows_the_file_to_every_thread() {
+        let file = TestFile::on_disk(40 * PAGE);
+        let mut handle = Pool::options().memory(Bytes::kib(128)).open(file.path()).unwrap();
+        let mut other = handle.sibling().unwrap();
+
+        for number in 0..40 {
+            let content = &file.content()[number as usize * PAGE..][..PAGE];
+            assert!(handle.pin(number).unwrap()[..] == *content);
+            assert!(other.pin(number).unwrap()[..] == *content);
+        }
+
+        let pool = handle.pool();
+        assert_eq!((pool.len(), pool.page_size(), pool.page_count()), (40 * PAGE as u64, PAGE, 40));
+        assert_eq!((pool.metrics().misses, pool.metrics().hits), (40, 40), "both look into one pool");
+        assert!(pool.metrics().evicted > 0, "in 32 pages");
+    }
+
+    #[test]
+    fn a_pool_before_a_writable_target_can_be_changed() {
+        let file = TestFile::on_disk(2 * PAGE);
+        let mut handle = Pool::options().direct(false).handle(file.target(true)).unwrap();
+
+        handle.change(1, |bytes| bytes[..3].fill(9)).unwrap();
+        handle.sync().unwrap();
+
+        assert_eq!(std::fs::read(file.path()).unwrap()[PAGE..PAGE + 3], [9; 3]);
+        let mut reading = Pool::options().open(file.path()).unwrap();
+        assert!(matches!(reading.change(1, |_| ()), Err(Error::Invalid(_))));
     }
 }

@@ -4,6 +4,22 @@
 //! says, and looking it up costs one word. Bytes come and go through any [`Reader`]: with `uring` many pages at a time past
 //! the page cache. There is no global state; several pools live in one process, and drop releases everything.
 //!
+//! ```no_run
+//! use majorfault::Bytes;
+//! use majorfault::pool::Pool;
+//!
+//! let mut handle = Pool::options().memory(Bytes::gib(1)).page(Bytes::kib(16)).open("data.bin")?;
+//! let page = handle.pin(0)?;
+//! println!("{} pages, the first begins with {}", page.len(), page[0]);
+//! # Ok::<(), majorfault::Error>(())
+//! ```
+//!
+//! What is no option does not compile:
+//!
+//! ```compile_fail,E0599
+//! let pool = majorfault::pool::Pool::options().memmory(majorfault::Bytes::gib(1)).open("data.bin");
+//! ```
+//!
 //! Durability: what was changed is in memory until [`Handle::flush`] (written) or [`Handle::sync`] (on the device). A
 //! page that could not be written stays dirty and in memory; the error is told by the next flush or sync.
 
@@ -21,34 +37,33 @@ mod write;
 use crate::access::Reader;
 use crate::error::{Error, Result};
 use crate::files::Extent;
-use crate::sys::page_state::Refused;
-use crate::sys::pages::{Exclusive, Optimistic, PageMemory, Shared};
+use crate::sys::pages::{Exclusive, PageMemory};
 use crate::units::Bytes;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub use file::PooledFile;
-pub use method::METHOD;
+pub use file::{PooledFile, PooledFileOptions};
+pub use method::{METHOD, PoolOptions};
 pub use pointers::PooledMap;
-pub use uffd::METHOD as UFFD;
+pub use uffd::{METHOD as UFFD, Uffd, UffdOptions};
 
-/// How a pool is made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PoolOptions {
-    /// Memory for pages, kept to a batch.
-    pub budget: Bytes,
-    /// Bytes of a page: a power of two from 4 KiB to 2 MiB.
-    pub page: Bytes,
-    /// Pages evicted at once; their flushes of other processors' TLBs are shared.
-    pub batch: u32,
-    /// Bytes of neighbouring pages read at once at most. No read crosses a multiple of it: where files take turns, it has
-    /// to divide their stripe.
-    pub transfer: Bytes,
-}
+pub use crate::sys::page_state::Refused;
+pub use crate::sys::pages::{Optimistic, Shared};
 
-impl Default for PoolOptions {
-    fn default() -> PoolOptions {
-        PoolOptions { budget: Bytes::mib(64), page: Bytes::kib(4), batch: 256, transfer: Bytes::kib(256) }
+crate::params! {
+    /// How a pool over a reader of one's own is made: [`Pool::new`], [`PooledMap::new`].
+    #[derive(Copy, Eq)]
+    #[non_exhaustive]
+    pub struct PoolLayout {
+        /// Memory for pages, kept to a batch; 64 MiB are small enough for any machine.
+        memory: Bytes = Bytes::mib(64),
+        /// Bytes of a page: a power of two from 4 KiB to 2 MiB; the kernel's by default.
+        page: Bytes = Bytes::kib(4),
+        /// Pages evicted at once; 256 make a flush of other processors' TLBs cheap for each.
+        batch: u32 = 256,
+        /// Bytes of neighbouring pages read at once at most. No read crosses a multiple of it: where files take turns, it has to divide their stripe.
+        transfer: Bytes = Bytes::kib(256),
     }
 }
 
@@ -62,7 +77,7 @@ struct Inner {
     memory: PageMemory,
     /// Bytes of the files; the last page may be cut short.
     length: u64,
-    options: PoolOptions,
+    options: PoolLayout,
     /// Pages the budget holds.
     room: u64,
     /// Pages in memory, or about to be.
@@ -89,6 +104,7 @@ struct Counts {
 
 /// What a pool did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// Pages found in memory.
     pub hits: u64,
@@ -110,25 +126,48 @@ pub struct Handle {
     reader: Box<dyn Reader>,
 }
 
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { length, options, .. } = &*self.shared;
+        let mut shown = f.debug_struct("Pool");
+        shown
+            .field("length", length)
+            .field("options", options)
+            .field("metrics", &self.metrics())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
 impl Pool {
+    /// Options to open a file by, through a pool that fills itself.
+    pub fn options() -> PoolOptions {
+        PoolOptions::default()
+    }
+
     /// A pool over `length` bytes that handles' readers bring.
     ///
     /// Errors: Invalid (a page size or a budget that cannot be used), Io (no address space).
-    pub fn new(length: u64, options: PoolOptions) -> Result<Pool> {
+    pub fn new(length: u64, options: PoolLayout) -> Result<Pool> {
         Pool::over(PageMemory::new, length, options)
     }
 
-    fn over(memory: impl Fn(u64, usize) -> Result<PageMemory>, length: u64, options: PoolOptions) -> Result<Pool> {
+    fn over(memory: impl Fn(u64, usize) -> Result<PageMemory>, length: u64, options: PoolLayout) -> Result<Pool> {
         let page = options.page.0;
         if page > 2 << 20 {
             return Err(Error::Invalid(format!("page={}: legal is a power of two from 4k to 2m", options.page)));
         }
         let memory = memory(length.div_ceil(page.max(1)), page as usize)?;
-        let room = options.budget.0 / page;
+        let room = options.memory.0 / page;
         if room < 16 || options.batch == 0 {
             return Err(Error::Invalid(format!(
-                "a budget of {}: a pool needs 16 pages of {} at least, and a batch of 1",
-                options.budget, options.page
+                "memory={}: a pool needs 16 pages of {} at least, and a batch of 1",
+                options.memory, options.page
             )));
         }
         let shared = Inner {
@@ -146,18 +185,28 @@ impl Pool {
         Ok(Pool { shared: Arc::new(shared) })
     }
 
+    /// Bytes of the files.
+    pub fn len(&self) -> u64 {
+        self.shared.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.shared.length == 0
+    }
+
     /// A handle whose pages come and go through `reader`: one over the same bytes for all handles.
     pub fn handle(&self, reader: Box<dyn Reader>) -> Handle {
         Handle { pool: self.clone(), reader }
     }
 
     /// Bytes of a page.
-    pub fn page(&self) -> usize {
+    pub fn page_size(&self) -> usize {
         self.shared.memory.page()
     }
 
     /// Pages of the files.
-    pub fn pages(&self) -> u64 {
+    pub fn page_count(&self) -> u64 {
         self.shared.memory.count()
     }
 
@@ -195,6 +244,13 @@ impl Pool {
 }
 
 impl Handle {
+    /// A handle for another thread: the same pool, a reader of its own.
+    ///
+    /// Errors: as [`Reader::sibling`].
+    pub fn sibling(&self) -> Result<Handle> {
+        Ok(self.pool.handle(self.reader.sibling()?))
+    }
+
     /// The pool.
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -263,7 +319,7 @@ impl Handle {
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
         if self.pool.shared.unsure.load(Ordering::Acquire) {
-            return Err(Error::Invalid(
+            return Err(Error::Ended(
                 "an earlier sync failed, so what was written before it may be lost; open the file again and check it"
                     .to_owned(),
             ));
@@ -278,7 +334,7 @@ impl Handle {
     }
 
     fn check(&self, number: u64) -> Result<()> {
-        let pages = self.pool.pages();
+        let pages = self.pool.page_count();
         if number < pages {
             return Ok(());
         }

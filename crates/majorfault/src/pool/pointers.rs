@@ -1,12 +1,13 @@
 //! A pool behind plain pointers, for programs that need one: a page that is not in memory is brought when it is touched,
 //! by a thread that userfaultfd(2) tells of the fault (after UMap, Peng et al. 2019, and DI-MMAP, Van Essen et al. 2015).
 
-use super::{Handle, Metrics, Pool, PoolOptions, fill};
+use super::{Handle, Metrics, Pool, PoolLayout, fill};
 use crate::access::Reader;
 use crate::error::{Error, Result};
 use crate::sys::pages::PageMemory;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -36,7 +37,7 @@ impl PooledMap {
     ///
     /// Errors: Missing (no userfaultfd), Invalid (a page size or budget that cannot be used), Io (no address space, no
     /// thread).
-    pub fn new(length: u64, options: PoolOptions, reader: Box<dyn Reader>) -> Result<PooledMap> {
+    pub fn new(length: u64, options: PoolLayout, reader: Box<dyn Reader>) -> Result<PooledMap> {
         let pool = Pool::over(PageMemory::faulting, length, options)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let end = Arc::new(end.map_err(|error| Error::io("make a channel to a thread", "eventfd", error))?);
@@ -75,6 +76,12 @@ impl PooledMap {
     /// The pool, for who sees to it that nothing is changed while somebody reads through a pointer.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
+    }
+}
+
+impl fmt::Debug for PooledMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PooledMap").field("pool", &self.pool).finish_non_exhaustive()
     }
 }
 
@@ -145,8 +152,8 @@ mod tests {
     use crate::{Given, methods};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    fn options(pages: usize) -> PoolOptions {
-        PoolOptions { budget: Bytes((pages * PAGE) as u64), batch: 8, ..PoolOptions::default() }
+    fn options(pages: usize) -> PoolLayout {
+        PoolLayout { memory: Bytes((pages * PAGE) as u64), batch: 8, ..PoolLayout::default() }
     }
 
     fn below(file: &TestFile) -> Box<dyn Reader> {

@@ -1,6 +1,6 @@
 //! The pool under stress, and on a device that fails.
 
-use super::{Handle, Metrics, Pool, PoolOptions};
+use super::{Handle, Metrics, Pool, PoolLayout};
 use crate::access::{self, Filler, Reader, Visitor};
 use crate::error::{Error, Result};
 use crate::files::Extent;
@@ -17,12 +17,8 @@ fn below(file: &TestFile) -> Box<dyn Reader> {
 }
 
 fn pool(file: &TestFile, pages: u64) -> Pool {
-    let options = PoolOptions {
-        budget: Bytes(pages * PAGE as u64),
-        page: Bytes(PAGE as u64),
-        batch: 8,
-        ..PoolOptions::default()
-    };
+    let options =
+        PoolLayout { memory: Bytes(pages * PAGE as u64), page: Bytes(PAGE as u64), batch: 8, ..PoolLayout::default() };
     Pool::new(file.length() as u64, options).unwrap()
 }
 
@@ -215,7 +211,7 @@ fn a_page_past_the_end_is_refused() {
     let pool = pool(&file, 16);
     let mut handle = pool.handle(below(&file));
 
-    assert_eq!(pool.pages(), 5);
+    assert_eq!(pool.page_count(), 5);
     assert_eq!(handle.pin(4).unwrap()[..9], file.content()[4 * PAGE..]);
     assert!(matches!(handle.pin(5), Err(Error::Invalid(_))));
 }
@@ -477,7 +473,7 @@ fn what_was_done_is_counted() {
 
 /// The reads that a fetch of `pages` makes: first page and bytes of each.
 fn reads(file: &TestFile, pages: &[u64], transfer: u64) -> Vec<(u64, usize)> {
-    let options = PoolOptions { transfer: Bytes(transfer * PAGE as u64), ..PoolOptions::default() };
+    let options = PoolLayout { transfer: Bytes(transfer * PAGE as u64), ..PoolLayout::default() };
     let pool = Pool::new(file.length() as u64, options).unwrap();
     let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);

@@ -1,11 +1,12 @@
 //! The pool behind plain pointers as an access method.
 
 use super::pointers::PooledMap;
-use super::{Handle, PoolOptions, method};
-use crate::access::{self, Class, Direct, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
+use super::{Handle, PoolLayout, method};
+use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Urgency, Visitor};
+use crate::access::{DirectOptions, PreadOptions, UringOptions};
 use crate::error::Result;
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params, Switch, Value};
+use crate::params::{Params, Switch};
 use crate::sys::ring::IO_URING;
 use crate::sys::uffd::USERFAULTFD;
 use crate::units::Bytes;
@@ -19,14 +20,20 @@ pub const METHOD: Method = Method {
     class: Class::Pool,
     hints: Hints::Own,
     depth: None,
-    direct: Direct::Given,
-    params: UffdParams::declared,
-    open,
+    direct: DirectIo::Given,
+    params: UffdOptions::declared,
+    open: access::by_names::<UffdOptions>,
 };
+
+access::front_door! {
+    /// Plain pointers into a pool: faults are served by a thread.
+    Uffd by UffdOptions
+}
 
 crate::params! {
     /// How large the pool is, and how it is filled.
-    pub struct UffdParams {
+    #[non_exhaustive]
+    pub struct UffdOptions {
         /// Memory for pages. A cgroup's limit must leave room for it.
         memory: Bytes = Bytes::mib(64),
         /// Bytes brought by a fault, 4k to 2m; larger ones read more than asked for, and spare faults.
@@ -45,22 +52,24 @@ struct UffdReader {
     handle: Handle,
 }
 
-fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = UffdParams::from_given(given)?;
-    let settings = params.given();
-    let UffdParams { memory, page, direct, batch } = params;
-    USERFAULTFD.met()?;
-    let (name, given) = match (IO_URING.met(), direct) {
-        (Ok(()), _) => ("uring", Given::none().with("direct", direct.text())),
-        (_, Switch::On) => ("direct", Given::none()),
-        (_, Switch::Off) => ("pread", Given::none()),
-    };
-    let below = (access::plain(name)?.open)(Arc::clone(&target), &given)?;
-    let options = PoolOptions { budget: memory, page, batch, transfer: method::transfer(&target, page)? };
-    let map = Arc::new(PooledMap::new(target.length(), options, below.reader.sibling()?)?);
-    let handle = map.pool().handle(below.reader);
-    let reader = UffdReader { map, target, handle };
-    Ok(Opened { reader: Box::new(reader), settings, notes: below.notes })
+impl MethodOptions for UffdOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        let settings = self.given();
+        let UffdOptions { memory, page, direct, batch } = self;
+        USERFAULTFD.met()?;
+        let below = match (IO_URING.met(), direct) {
+            (Ok(()), _) => UringOptions::default().direct(direct).open_target(Arc::clone(&target))?,
+            (_, Switch::On) => DirectOptions::default().open_target(Arc::clone(&target))?,
+            (_, Switch::Off) => PreadOptions::default().open_target(Arc::clone(&target))?,
+        };
+        let layout = PoolLayout { memory, page, batch, transfer: method::transfer(&target, page)? };
+        let map = Arc::new(PooledMap::new(target.len(), layout, below.reader.sibling()?)?);
+        let handle = map.pool().handle(below.reader);
+        let reader = UffdReader { map, target: Arc::clone(&target), handle };
+        Ok(Opened::new(Box::new(reader), target, settings, below.notes))
+    }
 }
 
 impl Reader for UffdReader {

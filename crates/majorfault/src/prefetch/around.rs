@@ -9,6 +9,7 @@ use crate::prefetch::Predictor;
 use crate::prefetch::cached::Cached;
 use crate::prefetch::merge::Merge;
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -68,6 +69,18 @@ pub struct Follower {
     ahead: Ahead,
     /// Requests that were not given yet.
     queue: VecDeque<Extent>,
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("hints", &self.ahead.hints).field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Prefetching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prefetching").field("hints", &self.ahead.hints).finish_non_exhaustive()
+    }
 }
 
 impl Follower {

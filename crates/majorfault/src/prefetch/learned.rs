@@ -8,9 +8,9 @@
 
 use crate::error::Result;
 use crate::files::Extent;
-use crate::params::{Given, Params};
+use crate::params::Params;
 use crate::prefetch::streams::{self, Stream};
-use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
 use crate::units::Bytes;
 
 pub(super) const POLICY: Policy = Policy {
@@ -20,13 +20,14 @@ pub(super) const POLICY: Policy = Policy {
     underneath: &[("advice", "random")],
     by: By::Caller,
     budget: Ahead::Bytes(8 << 20),
-    params: LearnedParams::declared,
-    start: Some(start),
+    params: Learned::declared,
+    start: Some(start::<Learned>),
 };
 
 crate::params! {
     /// When and how far.
-    struct LearnedParams {
+    #[non_exhaustive]
+    pub struct Learned {
         /// Rows ahead of a stride; 128 keep a disk busy that takes 64 requests, with room for delays.
         rows: u32 = 128,
         /// Bytes ahead of a sequential order; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
@@ -68,8 +69,8 @@ const MOST_CONFIDENCE: u32 = 64;
 const USED_PER_WASTED: u64 = 16;
 const WASTE_ALLOWED: u64 = 64;
 
-struct Learned {
-    params: LearnedParams,
+struct LearnedPredictor {
+    params: Learned,
     scene: Scene,
     /// The last accesses' offsets, a ring.
     history: [u64; HISTORY],
@@ -153,16 +154,18 @@ impl Rest {
     }
 }
 
-fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
-    let params = LearnedParams::from_given(given)?;
-    let settings = params.given();
-    Ok((Box::new(Learned::new(params, scene.clone())), settings))
+impl Plan for Learned {
+    const POLICY: &'static Policy = &POLICY;
+
+    fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(LearnedPredictor::new(self.clone(), scene.clone())))
+    }
 }
 
-impl Learned {
-    fn new(params: LearnedParams, scene: Scene) -> Learned {
+impl LearnedPredictor {
+    fn new(params: Learned, scene: Scene) -> LearnedPredictor {
         let confidence = params.confidence;
-        Learned {
+        LearnedPredictor {
             params,
             scene,
             history: [0; HISTORY],
@@ -346,7 +349,7 @@ impl Run {
     }
 }
 
-impl Predictor for Learned {
+impl Predictor for LearnedPredictor {
     #[inline]
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
         if self.rest.left > 0 {
@@ -357,7 +360,7 @@ impl Predictor for Learned {
             return;
         }
         self.now += 1;
-        if self.now.is_multiple_of(IDLE) {
+        if self.now % IDLE == 0 {
             self.give_up_idle();
         }
         let streams = self.streams.len();
@@ -373,11 +376,11 @@ impl Predictor for Learned {
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
-        Ok(Box::new(Learned::new(self.params.clone(), self.scene.clone())))
+        Ok(Box::new(LearnedPredictor::new(self.params.clone(), self.scene.clone())))
     }
 }
 
-impl Learned {
+impl LearnedPredictor {
     #[inline]
     fn want(&mut self, wanted: &mut Vec<Extent>) {
         let Some(stream) = self.streams.last() else { return };
@@ -400,7 +403,7 @@ mod tests {
             columns in prop::collection::vec(0u64..60, 1..12), stride in 2u64..300, jumps: bool, budget in 0u64..300,
         ) {
             let scene = Scene { length: 1 << 28, budget: budget * 4096, gap: 4096 };
-            let mut learned = Learned::new(LearnedParams::default(), scene.clone());
+            let mut learned = LearnedPredictor::new(Learned::default(), scene.clone());
             let mut wanted = Vec::new();
             for row in 0..60 {
                 for (number, column) in columns.iter().enumerate() {

@@ -1,7 +1,19 @@
 //! Prefetch policies: what is read ahead of a visit, decided from the accesses seen so far, around any reader.
 //!
-//! Each policy is a file with a `const` [`Policy`]; [`ALL`] names them once and everything else iterates over it.
-//! [`open`] opens a method with the policy that its parameters name: `mmap` with `policy=strided,stride=256k`.
+//! In code a policy is a value, put around the options of a method that takes policies:
+//!
+//! ```
+//! use majorfault::access::Pread;
+//! use majorfault::prefetch::Learned;
+//!
+//! let file = Pread::options().policy(Learned::default().rows(64)).open("/proc/self/exe")?;
+//! assert_eq!(file.settings.get("rows"), Some("64"));
+//! # Ok::<(), majorfault::Error>(())
+//! ```
+//!
+//! Above that lies the layer of names: each policy is a file with a `const` [`Policy`]; [`ALL`] names them once and everything
+//! else iterates over it. [`open`] opens a method with the policy that its parameters name: `mmap` with
+//! `policy=strided,stride=256k`.
 //! `spec` (tests) holds what every policy must do.
 
 mod around;
@@ -16,16 +28,24 @@ mod streams;
 mod strided;
 mod thread;
 mod trace;
+mod typed;
 mod whole;
 mod window;
 
 use around::Hints;
 pub use around::{By, Follower, Prefetching};
+pub use learned::Learned;
+pub use strided::Strided;
+pub use thread::Thread;
+pub use trace::{Mode as TraceMode, Trace};
+pub use typed::{Plan, WithPolicy};
+pub use whole::Whole;
+pub use window::Window;
 
-use crate::access::{self, Method, Opened};
+use crate::access::{self, Method, MethodOptions, Opened};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::params::{Given, Param, Params, Switch, Value};
+use crate::params::{Given, Param, Params, Setting, Switch, Value};
 use crate::units::Bytes;
 use cached::Cached;
 use merge::Merge;
@@ -48,6 +68,7 @@ pub const ALL: &[&Policy] = &[
 const CHOICE: &str = "policy";
 
 /// A way to decide what is read ahead.
+#[derive(Debug)]
 pub struct Policy {
     /// The name users type.
     pub name: &'static str,
@@ -121,6 +142,12 @@ pub enum Budget {
     Bytes(Bytes),
 }
 
+impl Setting<Budget> for Bytes {
+    fn setting(self) -> Budget {
+        Budget::Bytes(self)
+    }
+}
+
 impl Value for Budget {
     fn read(text: &str) -> std::result::Result<Budget, String> {
         match text {
@@ -143,6 +170,7 @@ impl Value for Budget {
 
 crate::params! {
     /// What every policy can be told.
+    #[non_exhaustive]
     pub struct Common {
         /// Bytes announced and not yet visited, at most; auto is 8 MiB (enough to hide a disk's latency), for whole half of the free memory.
         budget: Budget = Budget::Auto,
@@ -153,6 +181,12 @@ crate::params! {
         /// Whether to let go of what was visited (drop-behind); off, because the kernel keeps what is used again.
         release: Switch = Switch::Off,
     }
+}
+
+/// The [`Policy::start`] of every policy that has typed options `P`.
+fn start<P: Plan>(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
+    let plan = P::from_given(given)?;
+    Ok((plan.predictor(scene)?, plan.given()))
 }
 
 /// The policy of this name.
@@ -193,18 +227,11 @@ pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opene
         let own = |name: &str| declared.iter().any(|param| param.name == name);
         Given(given.0.iter().filter(|(name, _)| own(name)).map(|(name, text)| (name.clone(), text.clone())).collect())
     };
-    let opened = (method.open)(Arc::clone(&target), &underneath(policy, method, part(&(method.params)()))?)?;
-    let mut common = Common::from_given(&part(&Common::declared()))?;
-    // A hint that waits for its read would hold up the visit that it is for.
-    let is_waited_for = method.hints == access::Hints::Own;
-    if is_waited_for && common.by == By::Caller {
-        return Err(Error::Invalid(format!("{}: hints wait for their reads here; leave by=helper", method.name)));
-    }
-    if is_waited_for {
-        common.by = By::Helper;
-    }
-    let cached = if is_waited_for { Cached::nothing() } else { Cached::of(Arc::clone(&target)) };
-    around(policy, &target, opened, &common, cached, &part(&(policy.params)()))
+    let opened = (method.open)(target, &underneath(policy, method, part(&(method.params)()))?)?;
+    let common = Common::from_given(&part(&Common::declared()))?;
+    let own = part(&(policy.params)());
+    let start = policy.start.map(|start| move |scene: &Scene| start(scene, &own));
+    around(policy, method, opened, common, start)
 }
 
 /// The hints of `policy` for accesses to `target` that somebody else makes; they are given through the page cache.
@@ -219,11 +246,11 @@ pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Fol
         return Err(Error::Invalid(format!("{} decides nothing while a program runs", policy.name)));
     };
     let (budget, _) = granted(policy, budget, crate::headroom::free_bytes());
-    let scene = Scene { length: target.length(), budget, gap: gap.0 };
+    let scene = Scene { length: target.len(), budget, gap: gap.0 };
     let (predictor, _) = start(&scene, &Given(own))?;
-    let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
+    let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
     let hints = Hints { merge, cached: Cached::each_of(Arc::clone(&target)), by: By::Caller, release };
-    let reader = (access::plain("pread")?.open)(target, &Given::none())?.reader;
+    let reader = access::PreadOptions::default().open_target(target)?.reader;
     Ok(Follower::new(reader, predictor, hints))
 }
 
@@ -276,31 +303,43 @@ fn underneath(policy: &Policy, method: &Method, mut given: Given) -> Result<Give
 /// `opened` with the policy around its reader, where the policy decides anything during visits.
 fn around(
     policy: &Policy,
-    target: &Target,
+    method: &Method,
     opened: Opened,
-    common: &Common,
-    cached: Cached,
-    own: &Given,
+    common: Common,
+    start: Option<impl FnOnce(&Scene) -> Result<(Box<dyn Predictor>, Given)>>,
 ) -> Result<Opened> {
-    let Opened { reader, mut settings, mut notes } = opened;
-    let Common { budget, by, gap, release } = common;
-    let by = if *by == By::Policy { policy.by } else { *by };
-    let (budget, note) = granted(policy, *budget, crate::headroom::free_bytes());
+    let Opened { reader, target, mut settings, mut notes } = opened;
+    let Common { budget, by, gap, release } = Common { by: issuer(policy, method, common.by)?, ..common };
+    let (budget, note) = granted(policy, budget, crate::headroom::free_bytes());
     notes.extend(note);
-    let scene = Scene { length: target.length(), budget, gap: gap.0 };
-    let in_force = Common { budget: Budget::Bytes(Bytes(budget)), by, gap: *gap, release: *release };
+    let scene = Scene { length: target.len(), budget, gap: gap.0 };
+    let in_force = Common { budget: Budget::Bytes(Bytes(budget)), by, gap, release };
     settings.0.extend(in_force.given().0);
     settings = settings.with(CHOICE, policy.name);
-    let Some(start) = policy.start else {
-        own.only(&(policy.params)())?;
-        return Ok(Opened { reader, settings, notes });
+    let Some(start) = start else {
+        return Ok(Opened { reader, target, settings, notes });
     };
-    let (predictor, own) = start(&scene, own)?;
+    let (predictor, own) = start(&scene)?;
     settings.0.extend(own.0);
-    let merge = Merge { gap: gap.0, length: target.length(), stripe: target.stripe() };
-    let hints = Hints { merge, cached, by, release: *release };
-    let reader = Prefetching::new(reader, predictor, hints)?;
-    Ok(Opened { reader: Box::new(reader), settings, notes })
+    let is_cached = method.hints == access::Hints::PageCache;
+    let cached = if is_cached { Cached::of(Arc::clone(&target)) } else { Cached::nothing() };
+    let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
+    let reader = Prefetching::new(reader, predictor, Hints { merge, cached, by, release })?;
+    Ok(Opened { reader: Box::new(reader), target, settings, notes })
+}
+
+/// Who gives the hints of `policy` around `method`.
+///
+/// Errors: Invalid (the caller, where a hint waits for its read: it would hold up the visit that it is for).
+fn issuer(policy: &Policy, method: &Method, asked: By) -> Result<By> {
+    match (method.hints, asked) {
+        (access::Hints::Own, By::Caller) => {
+            Err(Error::Invalid(format!("{}: hints wait for their reads here; leave by=helper", method.name)))
+        }
+        (access::Hints::Own, _) => Ok(By::Helper),
+        (_, By::Policy) => Ok(policy.by),
+        (_, by) => Ok(by),
+    }
 }
 
 /// The bytes ahead that are really granted, with a note where they are fewer than the user asked for.

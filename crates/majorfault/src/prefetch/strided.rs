@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
-use crate::params::{Given, Params};
+use crate::params::Params;
 use crate::prefetch::streams::{self, Stream};
-use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
 use crate::units::Bytes;
 
 pub(super) const POLICY: Policy = Policy {
@@ -14,8 +14,8 @@ pub(super) const POLICY: Policy = Policy {
     underneath: &[("advice", "random")],
     by: By::Caller,
     budget: Ahead::Bytes(8 << 20),
-    params: StridedParams::declared,
-    start: Some(start),
+    params: Strided::declared,
+    start: Some(start::<Strided>),
 };
 
 /// Columns followed at the same time; one that was longest unused makes room.
@@ -23,7 +23,8 @@ const COLUMNS: usize = 16;
 
 crate::params! {
     /// The rows.
-    struct StridedParams {
+    #[non_exhaustive]
+    pub struct Strided {
         /// Bytes from one row to the next; 256 KiB is beyond what read-ahead can bridge.
         stride: Bytes = Bytes::kib(256),
         /// Bytes wanted of each row; 0 is as many as each access has.
@@ -33,27 +34,31 @@ crate::params! {
     }
 }
 
-struct Strided {
-    params: StridedParams,
+struct StridedPredictor {
+    params: Strided,
     scene: Scene,
     /// The one used last comes last.
     columns: Vec<Stream>,
 }
 
-fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
-    let params = StridedParams::from_given(given)?;
-    if params.stride.0 == 0 || params.length.0 > params.stride.0 || params.stride.0 > i64::MAX as u64 {
-        let StridedParams { stride, length, rows: _ } = &params;
-        return Err(Error::Invalid(format!("length={length},stride={stride}: rows have at most the stride's bytes")));
+impl Plan for Strided {
+    const POLICY: &'static Policy = &POLICY;
+
+    fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
+        let Strided { stride, length, rows: _ } = self;
+        if stride.0 == 0 || length > stride || stride.0 > i64::MAX as u64 {
+            return Err(Error::Invalid(format!(
+                "length={length},stride={stride}: rows have at most the stride's bytes"
+            )));
+        }
+        Ok(Box::new(StridedPredictor { params: self.clone(), scene: scene.clone(), columns: Vec::new() }))
     }
-    let settings = params.given();
-    Ok((Box::new(Strided { params, scene: scene.clone(), columns: Vec::new() }), settings))
 }
 
-impl Strided {
+impl StridedPredictor {
     /// Moves the column that `extent` continues, or a new one, to the end of the list.
     fn find_column(&mut self, extent: Extent) {
-        let StridedParams { stride, length, rows } = &self.params;
+        let Strided { stride, length, rows } = &self.params;
         let length = if length.0 == 0 { extent.length } else { length.0 as usize };
         match self.columns.iter_mut().position(|column| column.advance(extent).is_some()) {
             Some(at) => self.columns[at..].rotate_left(1),
@@ -67,14 +72,14 @@ impl Strided {
     }
 }
 
-impl Predictor for Strided {
+impl Predictor for StridedPredictor {
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
         self.find_column(extent);
         streams::want_last(&mut self.columns, u64::from(self.params.rows), &self.scene, wanted);
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
-        Ok(Box::new(Strided { params: self.params.clone(), scene: self.scene.clone(), columns: Vec::new() }))
+        Ok(Box::new(StridedPredictor { params: self.params.clone(), scene: self.scene.clone(), columns: Vec::new() }))
     }
 }
 
@@ -84,7 +89,7 @@ mod tests {
 
     fn wanted(given: &str, offsets: impl IntoIterator<Item = u64>) -> Vec<u64> {
         let scene = Scene { length: 1 << 24, budget: 1 << 20, gap: 0 };
-        let (mut strided, _) = start(&scene, &given.parse().unwrap()).unwrap();
+        let (mut strided, _) = start::<Strided>(&scene, &given.parse().unwrap()).unwrap();
         let mut wanted = Vec::new();
         for offset in offsets {
             strided.observe(Extent { offset, length: 100 }, &mut wanted);
@@ -118,8 +123,8 @@ mod tests {
     fn all_columns_together_keep_the_budget() {
         for columns in [1, 3, 16, 17, 40] {
             let scene = Scene { length: 1 << 26, budget: 50 * 4096, gap: 0 };
-            let params = StridedParams { stride: Bytes::kib(512), ..StridedParams::default() };
-            let mut strided = Strided { params, scene: scene.clone(), columns: Vec::new() };
+            let params = Strided { stride: Bytes::kib(512), ..Strided::default() };
+            let mut strided = StridedPredictor { params, scene: scene.clone(), columns: Vec::new() };
             let mut wanted = Vec::new();
             for (row, column) in (0..30).flat_map(|row| (0..columns).map(move |column| (row, column))) {
                 strided.observe(Extent { offset: row * (512 << 10) + column * 8192, length: 4096 }, &mut wanted);
@@ -135,7 +140,7 @@ mod tests {
     fn rows_longer_than_the_stride_are_refused() {
         let scene = Scene { length: 1 << 24, budget: 1 << 20, gap: 0 };
 
-        let error = start(&scene, &"stride=4k,length=8k".parse().unwrap()).err().unwrap();
+        let error = start::<Strided>(&scene, &"stride=4k,length=8k".parse().unwrap()).err().unwrap();
 
         assert!(error.to_string().contains("at most the stride"), "{error}");
     }

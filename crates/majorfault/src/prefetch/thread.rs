@@ -3,8 +3,8 @@
 
 use crate::error::Result;
 use crate::files::Extent;
-use crate::params::{Given, Params};
-use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::params::Params;
+use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
 
 pub(super) const POLICY: Policy = Policy {
     name: "thread",
@@ -12,19 +12,20 @@ pub(super) const POLICY: Policy = Policy {
     underneath: &[("advice", "random")],
     by: By::Helper,
     budget: Ahead::Bytes(8 << 20),
-    params: ThreadParams::declared,
-    start: Some(start),
+    params: Thread::declared,
+    start: Some(start::<Thread>),
 };
 
 crate::params! {
     /// How far ahead.
-    struct ThreadParams {
+    #[non_exhaustive]
+    pub struct Thread {
         /// Extents ahead; 128 saturate a fast disk with room for delays of the helper.
         ahead: u32 = 128,
     }
 }
 
-struct Thread {
+struct ThreadPredictor {
     ahead: usize,
     budget: u64,
     list: Vec<Extent>,
@@ -35,15 +36,17 @@ struct Thread {
     bytes: u64,
 }
 
-fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
-    let params = ThreadParams::from_given(given)?;
-    let ThreadParams { ahead } = &params;
-    Ok((Box::new(Thread::new(*ahead as usize, scene.budget)), params.given()))
+impl Plan for Thread {
+    const POLICY: &'static Policy = &POLICY;
+
+    fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(ThreadPredictor::new(self.ahead as usize, scene.budget)))
+    }
 }
 
-impl Thread {
-    fn new(ahead: usize, budget: u64) -> Thread {
-        Thread { ahead, budget, list: Vec::new(), position: 0, edge: 0, bytes: 0 }
+impl ThreadPredictor {
+    fn new(ahead: usize, budget: u64) -> ThreadPredictor {
+        ThreadPredictor { ahead, budget, list: Vec::new(), position: 0, edge: 0, bytes: 0 }
     }
 
     fn step(&mut self) {
@@ -56,7 +59,7 @@ impl Thread {
     }
 }
 
-impl Predictor for Thread {
+impl Predictor for ThreadPredictor {
     fn announced(&mut self, extents: &[Extent]) {
         self.list.clear();
         self.list.extend_from_slice(extents);
@@ -78,7 +81,7 @@ impl Predictor for Thread {
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
-        Ok(Box::new(Thread::new(self.ahead, self.budget)))
+        Ok(Box::new(ThreadPredictor::new(self.ahead, self.budget)))
     }
 }
 
@@ -89,7 +92,7 @@ mod tests {
     #[test]
     fn every_extent_but_the_first_is_wanted_once_before_its_visit() {
         let extents: Vec<Extent> = (0..500).map(|n| Extent { offset: n * 7919 % 500 * 4096, length: 4096 }).collect();
-        let mut thread = Thread::new(16, 1 << 20);
+        let mut thread = ThreadPredictor::new(16, 1 << 20);
         let mut wanted = Vec::new();
 
         thread.announced(&extents);
@@ -104,7 +107,7 @@ mod tests {
     /// How many extents are wanted at each visit.
     fn wanted(ahead: usize, budget: u64, visits: u64) -> Vec<usize> {
         let extents: Vec<Extent> = (0..visits).map(|n| Extent { offset: n * 65_536, length: 4096 }).collect();
-        let mut thread = Thread::new(ahead, budget);
+        let mut thread = ThreadPredictor::new(ahead, budget);
         thread.announced(&extents);
         let observe = |extent: &Extent| {
             let mut wanted = Vec::new();
@@ -128,7 +131,7 @@ mod tests {
     #[test]
     fn a_second_visit_begins_anew() {
         let extents = [0, 1, 2].map(|n| Extent { offset: n * 65_536, length: 4096 });
-        let mut thread = Thread::new(8, 1 << 20);
+        let mut thread = ThreadPredictor::new(8, 1 << 20);
         for _ in 0..2 {
             let mut wanted = Vec::new();
             thread.announced(&extents);

@@ -6,9 +6,9 @@
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
-use crate::params::{Given, Params};
-use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
-use crate::trace::{Run, Trace, Writer};
+use crate::params::Params;
+use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::trace::{Run, Trace as Traced, Writer};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,14 @@ pub(super) const POLICY: Policy = Policy {
     underneath: &[("advice", "random")],
     by: By::Caller,
     budget: Ahead::Bytes(8 << 20),
-    params: TraceParams::declared,
-    start: Some(start),
+    params: Trace::declared,
+    start: Some(start::<Trace>),
 };
 
 crate::choices! {
     /// What is done with the file.
-    enum Mode {
+    #[non_exhaustive]
+    pub enum Mode {
         /// Replayed if it is there, recorded if not.
         Auto = "auto",
         /// Recorded, whether it is there or not.
@@ -37,7 +38,8 @@ crate::choices! {
 
 crate::params! {
     /// Where the trace is.
-    struct TraceParams {
+    #[non_exhaustive]
+    pub struct Trace {
         /// The trace's path; it must be given, for a trace belongs to one file and one program.
         file: String = String::new(),
         /// Which of the files in the trace, by the path it had; by default the one of the same length, or else with the most accesses.
@@ -52,19 +54,20 @@ crate::params! {
 /// Extents looked through for the one visited, from where the replay is.
 const SEARCHED: usize = 64;
 
-fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
-    let params = TraceParams::from_given(given)?;
-    let TraceParams { file, of, mode, ahead } = &params;
-    if file.is_empty() {
-        return Err(Error::Invalid("policy=trace needs file=PATH, where the trace is or will be".to_owned()));
+impl Plan for Trace {
+    const POLICY: &'static Policy = &POLICY;
+
+    fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
+        let Trace { file, of, mode, ahead } = self;
+        if file.is_empty() {
+            return Err(Error::Invalid("policy=trace needs file=PATH, where the trace is or will be".to_owned()));
+        }
+        let path = Path::new(file);
+        match *mode == Mode::Replay || (*mode == Mode::Auto && path.exists()) {
+            true => Ok(Box::new(Replay::open(file, of, scene, *ahead as usize)?)),
+            false => Ok(Box::new(Recording::create(path, scene.length)?)),
+        }
     }
-    let path = Path::new(file);
-    let replays = *mode == Mode::Replay || (*mode == Mode::Auto && path.exists());
-    let predictor: Box<dyn Predictor> = match replays {
-        true => Box::new(Replay::open(file, of, scene, *ahead as usize)?),
-        false => Box::new(Recording::create(path, scene.length)?),
-    };
-    Ok((predictor, params.given()))
 }
 
 /// The file that all threads of a recording write.
@@ -151,7 +154,7 @@ struct Replay {
 
 impl Replay {
     fn open(trace: &str, path: &str, scene: &Scene, ahead: usize) -> Result<Replay> {
-        let trace = Trace::read(Path::new(trace))?;
+        let trace = Traced::read(Path::new(trace))?;
         let threads = trace.file((!path.is_empty()).then_some(path), Some(scene.length))?.extents();
         let trace = Arc::new(Recorded { threads, next_thread: AtomicU32::new(1) });
         Ok(Replay::of(trace, 0, ahead, scene.budget))
@@ -195,6 +198,7 @@ impl Predictor for Replay {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Given;
 
     fn extent(offset: u64) -> Extent {
         Extent { offset, length: 4096 }
@@ -202,7 +206,7 @@ mod tests {
 
     fn started(path: &Path) -> Box<dyn Predictor> {
         let scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 0 };
-        start(&scene, &Given::none().with("file", path.display())).unwrap().0
+        start::<Trace>(&scene, &Given::none().with("file", path.display())).unwrap().0
     }
 
     fn follow(predictor: &mut dyn Predictor, offsets: &[u64]) -> Vec<u64> {
@@ -244,7 +248,7 @@ mod tests {
     fn a_trace_without_a_path_is_refused() {
         let scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 0 };
 
-        assert!(start(&scene, &Given::none()).err().unwrap().to_string().contains("file=PATH"));
+        assert!(start::<Trace>(&scene, &Given::none()).err().unwrap().to_string().contains("file=PATH"));
     }
 
     fn replay(ahead: usize, budget: u64, extents: u64) -> Replay {

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::files::Extent;
-use crate::params::Given;
-use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::params::Params;
+use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,9 +14,15 @@ pub(super) const POLICY: Policy = Policy {
     underneath: &[("advice", "random")],
     by: By::Helper,
     budget: Ahead::Memory,
-    params: Vec::new,
-    start: Some(start),
+    params: Whole::declared,
+    start: Some(start::<Whole>),
 };
+
+crate::params! {
+    /// Nothing can be chosen but what every policy takes.
+    #[non_exhaustive]
+    pub struct Whole {}
+}
 
 /// Smallest unit that is read.
 const PAGE: u64 = 4096;
@@ -25,7 +31,7 @@ const PAGE: u64 = 4096;
 const STEP: u64 = (1 << 20) / PAGE;
 
 /// One thread's view: the progress is the same for all.
-struct Whole(Arc<Shared>);
+struct WholePredictor(Arc<Shared>);
 
 struct Shared {
     length: u64,
@@ -48,11 +54,14 @@ struct Progress {
     visited: Vec<u64>,
 }
 
-fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
-    given.only(&[])?;
-    let Scene { length, budget, gap: _ } = *scene;
-    let progress = Mutex::new(Progress::new(length.div_ceil(PAGE), budget / PAGE));
-    Ok((Box::new(Whole(Arc::new(Shared { length, progress, done: AtomicBool::new(false) }))), Given::none()))
+impl Plan for Whole {
+    const POLICY: &'static Policy = &POLICY;
+
+    fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
+        let Scene { length, budget, gap: _ } = *scene;
+        let progress = Mutex::new(Progress::new(length.div_ceil(PAGE), budget / PAGE));
+        Ok(Box::new(WholePredictor(Arc::new(Shared { length, progress, done: AtomicBool::new(false) }))))
+    }
 }
 
 impl Progress {
@@ -88,7 +97,7 @@ impl Progress {
     }
 }
 
-impl Predictor for Whole {
+impl Predictor for WholePredictor {
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
         let Shared { length, progress, done } = &*self.0;
         if done.load(Ordering::Relaxed) {
@@ -103,18 +112,19 @@ impl Predictor for Whole {
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
-        Ok(Box::new(Whole(Arc::clone(&self.0))))
+        Ok(Box::new(WholePredictor(Arc::clone(&self.0))))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Given;
 
     #[test]
     fn threads_announce_the_file_once_between_them() {
         let scene = Scene { length: 10 << 20, budget: 4 << 20, gap: 0 };
-        let (mut one, _) = start(&scene, &Given::none()).unwrap();
+        let (mut one, _) = start::<Whole>(&scene, &Given::none()).unwrap();
         let mut other = one.sibling().unwrap();
         let mut wanted = Vec::new();
 
@@ -133,7 +143,7 @@ mod tests {
 
     /// What is announced at each of these visits, as pages: first and count.
     fn announced(length: u64, budget: u64, visits: &[(u64, usize)]) -> Vec<Vec<(u64, u64)>> {
-        let (mut whole, _) = start(&Scene { length, budget, gap: 0 }, &Given::none()).unwrap();
+        let (mut whole, _) = start::<Whole>(&Scene { length, budget, gap: 0 }, &Given::none()).unwrap();
         let observe = |&(offset, length): &(u64, usize)| {
             let mut wanted = Vec::new();
             whole.observe(Extent { offset, length }, &mut wanted);
@@ -163,7 +173,8 @@ mod tests {
 
     #[test]
     fn the_last_pages_are_announced_though_they_are_few_and_no_byte_past_the_end() {
-        let (mut whole, _) = start(&Scene { length: 2 * PAGE + 7, budget: 8 * PAGE, gap: 0 }, &Given::none()).unwrap();
+        let (mut whole, _) =
+            start::<Whole>(&Scene { length: 2 * PAGE + 7, budget: 8 * PAGE, gap: 0 }, &Given::none()).unwrap();
         let mut wanted = Vec::new();
 
         (0..3).for_each(|page| whole.observe(Extent { offset: page * PAGE, length: 1 }, &mut wanted));

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::files::Extent;
-use crate::params::{Given, Params};
-use crate::prefetch::{Ahead, By, Policy, Predictor, Scene};
+use crate::params::Params;
+use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
 use crate::units::Bytes;
 
 pub(super) const POLICY: Policy = Policy {
@@ -12,19 +12,20 @@ pub(super) const POLICY: Policy = Policy {
     underneath: &[("advice", "random")],
     by: By::Caller,
     budget: Ahead::Bytes(8 << 20),
-    params: WindowParams::declared,
-    start: Some(start),
+    params: Window::declared,
+    start: Some(start::<Window>),
 };
 
 crate::params! {
     /// How far ahead.
-    struct WindowParams {
+    #[non_exhaustive]
+    pub struct Window {
         /// Bytes ahead; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
         window: Bytes = Bytes::mib(4),
     }
 }
 
-struct Window {
+struct WindowPredictor {
     bytes: u64,
     /// End of the last access.
     position: u64,
@@ -32,19 +33,21 @@ struct Window {
     edge: u64,
 }
 
-fn start(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
-    let params = WindowParams::from_given(given)?;
-    let WindowParams { window } = &params;
-    Ok((Box::new(Window::new(window.0.min(scene.budget))), params.given()))
-}
+impl Plan for Window {
+    const POLICY: &'static Policy = &POLICY;
 
-impl Window {
-    fn new(bytes: u64) -> Window {
-        Window { bytes, position: 0, edge: 0 }
+    fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
+        Ok(Box::new(WindowPredictor::new(self.window.0.min(scene.budget))))
     }
 }
 
-impl Predictor for Window {
+impl WindowPredictor {
+    fn new(bytes: u64) -> WindowPredictor {
+        WindowPredictor { bytes, position: 0, edge: 0 }
+    }
+}
+
+impl Predictor for WindowPredictor {
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
         let end = extent.offset + extent.length as u64;
         let is_near = end + self.bytes >= self.position && end <= self.edge;
@@ -61,7 +64,7 @@ impl Predictor for Window {
     }
 
     fn sibling(&self) -> Result<Box<dyn Predictor>> {
-        Ok(Box::new(Window::new(self.bytes)))
+        Ok(Box::new(WindowPredictor::new(self.bytes)))
     }
 }
 
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_window_moves_by_halves() {
-        let mut window = Window::new(8192);
+        let mut window = WindowPredictor::new(8192);
         let mut wanted = Vec::new();
 
         let ends: Vec<Vec<(u64, usize)>> = (0..4)
@@ -86,7 +89,7 @@ mod tests {
 
     #[test]
     fn the_same_block_again_wants_nothing_again() {
-        let mut window = Window::new(1 << 20);
+        let mut window = WindowPredictor::new(1 << 20);
         let mut wanted = Vec::new();
         window.observe(Extent { offset: 0, length: 4096 }, &mut wanted);
         wanted.clear();
@@ -99,7 +102,7 @@ mod tests {
     #[test]
     fn an_access_a_window_behind_is_near_and_one_farther_begins_anew() {
         let wanted_at = |end: u64| {
-            let mut window = Window::new(8192);
+            let mut window = WindowPredictor::new(8192);
             let mut wanted = Vec::new();
             window.observe(Extent { offset: 100_000, length: 1 }, &mut wanted);
             wanted.clear();
@@ -114,14 +117,14 @@ mod tests {
 
     #[test]
     fn threads_have_windows_of_their_own_and_an_empty_one_wants_nothing() {
-        let (mut one, mut wanted) = (Window::new(8192), Vec::new());
+        let (mut one, mut wanted) = (WindowPredictor::new(8192), Vec::new());
         one.observe(Extent { offset: 0, length: 4096 }, &mut wanted);
         wanted.clear();
 
         one.sibling().unwrap().observe(Extent { offset: 0, length: 4096 }, &mut wanted);
         assert_eq!(wanted, [Extent { offset: 4096, length: 8192 }]);
         wanted.clear();
-        Window::new(0).observe(Extent { offset: 0, length: 4096 }, &mut wanted);
+        WindowPredictor::new(0).observe(Extent { offset: 0, length: 4096 }, &mut wanted);
         assert_eq!(wanted, []);
     }
 }

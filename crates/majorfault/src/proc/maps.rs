@@ -23,8 +23,13 @@ pub struct Vma {
 
 impl Vma {
     /// Bytes.
-    pub fn length(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Whether a file is mapped (shared memory without a name counts, too).

@@ -166,7 +166,7 @@ impl Mapping {
 
     /// Whether address and file offset agree modulo [`HUGE_PAGE`], without which no huge page can be used.
     pub fn is_congruent(&self) -> bool {
-        (self.address as u64).wrapping_sub(self.offset).is_multiple_of(HUGE_PAGE as u64)
+        (self.address as u64).wrapping_sub(self.offset) % (HUGE_PAGE as u64) == 0
     }
 
     /// A sentence where the placement asked for was not granted; the kernel gives no error for a hint it ignores.
@@ -191,7 +191,7 @@ impl Mapping {
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {
-        assert!(at.is_multiple_of(8) && at + 8 <= self.length, "a word past the end of its mapping, or across words");
+        assert!(at % 8 == 0 && at + 8 <= self.length, "a word past the end of its mapping, or across words");
         // SAFETY: inside the live mapping and aligned; volatile, because others may change shared bytes at any time, and
         // any bytes are a valid integer.
         unsafe { self.address.add(at).cast::<u64>().read_volatile() }

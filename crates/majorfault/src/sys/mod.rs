@@ -4,6 +4,8 @@
 pub mod advice;
 pub mod cache;
 pub mod clock;
+#[cfg(target_arch = "x86_64")]
+pub mod cpuid;
 pub mod direct;
 pub mod fault;
 pub mod map;

@@ -7,6 +7,7 @@ use crate::sys::advice::{self, Advice};
 use crate::sys::map::Mapping;
 use crate::sys::page_state::{self as state, Leave, Refused, Seen};
 use crate::sys::uffd::Uffd;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 
@@ -39,12 +40,18 @@ pub struct Shared<'m> {
 }
 
 /// A page that is read without holding it: what was read counts only once [`Optimistic::is_undisturbed`] says so.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Optimistic<'m> {
     word: &'m AtomicU64,
     bytes: *const u8,
     length: usize,
     version: u64,
+}
+
+impl fmt::Debug for Shared<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("first", &self.first).field("count", &self.count).finish_non_exhaustive()
+    }
 }
 
 impl PageMemory {
@@ -331,7 +338,7 @@ impl Optimistic<'_> {
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {
-        assert!(at.is_multiple_of(8) && at < self.length, "a word past the end of its page, or across words");
+        assert!(at % 8 == 0 && at < self.length, "a word past the end of its page, or across words");
         // SAFETY: inside the reserved range and aligned. Read volatile, as another thread may write it or the kernel
         // drop it (it then reads as zeros): the value is used only where the state word proves neither happened.
         unsafe { self.bytes.add(at).cast::<u64>().read_volatile() }
@@ -342,16 +349,13 @@ impl Optimistic<'_> {
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn words<const N: usize>(&self, at: usize) -> [u64; N] {
-        assert!(
-            at.is_multiple_of(8) && N * 8 <= self.length && at <= self.length - N * 8,
-            "words past the end of a page"
-        );
+        assert!(at % 8 == 0 && N * 8 <= self.length && at <= self.length - N * 8, "words past the end of a page");
         let from = self.bytes.wrapping_add(at);
-        if N.is_multiple_of(2) && at.is_multiple_of(16) {
+        if N % 2 == 0 && at % 16 == 0 {
             let mut words = [0; N];
-            for (index, pair) in words.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            for (index, pair) in words.chunks_exact_mut(2).enumerate() {
                 // SAFETY: as for one word; the page begins at a multiple of 4096, so these 16 bytes are aligned.
-                *pair = unsafe { two_words(from.add(index * 16)) };
+                pair.copy_from_slice(&unsafe { two_words(from.add(index * 16)) });
             }
             return words;
         }

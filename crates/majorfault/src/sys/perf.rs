@@ -125,8 +125,8 @@ impl Count {
     pub fn read(&self) -> io::Result<u64> {
         let mut bytes = [0u8; 24];
         let length = rustix::io::read(self.as_fd(), &mut bytes)?;
-        let (words, _) = bytes.as_chunks::<8>();
-        let [value, enabled, running] = [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]));
+        let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+        let [value, enabled, running] = [word(0), word(8), word(16)];
         match (length, running) {
             (24, 0) => Ok(value),
             (24, _) if enabled == running => Ok(value),

@@ -28,7 +28,7 @@ fn missing(error: &io::Error) -> Missing {
         Some(libc::ENOMEM) => "raise ulimit -l (before Linux 5.12 rings count as locked memory)",
         _ => "allow io_uring in the container's seccomp profile, and set kernel.io_uring_disabled=0",
     };
-    Missing::new("io_uring", format!("io_uring_setup(2) says {}", error.kind()), remedy)
+    Missing::new("io_uring", format!("io_uring_setup(2) says {}", error.kind()), remedy).told_by(error)
 }
 
 /// What is read or written.

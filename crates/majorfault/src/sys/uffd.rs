@@ -21,7 +21,7 @@ fn probe() -> Probe {
             Some(libc::EINVAL) => "use Linux 5.11 or newer, or set vm.unprivileged_userfaultfd=1",
             _ => "allow userfaultfd in the container's seccomp profile, or set vm.unprivileged_userfaultfd=1",
         };
-        Missing::new("userfaultfd", format!("userfaultfd(2) says {}", error.kind()), remedy)
+        Missing::new("userfaultfd", format!("userfaultfd(2) says {}", error.kind()), remedy).told_by(&error)
     })
 }
 

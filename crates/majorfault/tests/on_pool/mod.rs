@@ -9,7 +9,7 @@ pub struct OnPool(pub PooledFile);
 
 impl StorageBackend for OnPool {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.length())
+        Ok(self.0.len())
     }
     fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
@@ -17,7 +17,7 @@ impl StorageBackend for OnPool {
         Ok(bytes)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_length(len).map_err(io::Error::other)
+        self.0.set_len(len).map_err(io::Error::other)
     }
     fn sync_data(&self, _eventual: bool) -> io::Result<()> {
         self.0.sync().map_err(io::Error::other)

@@ -23,7 +23,7 @@ fn of_file(file: &MappedFile) -> Option<Finding> {
     let wanted = |mapping: &FileMapping| by_mount || mapping.deep.is_some_and(|deep| deep.huge_wanted);
     let skewed = |mapping: &&FileMapping| {
         let skew = mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64;
-        mapping.vma.length() >= LEAST && skew != 0 && wanted(mapping)
+        mapping.vma.len() >= LEAST && skew != 0 && wanted(mapping)
     };
     let mapping = file.mappings.iter().find(skewed)?;
     let skew = mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64;
@@ -33,7 +33,7 @@ fn of_file(file: &MappedFile) -> Option<Finding> {
         scope: file.path.clone(),
         what: "huge pages are wanted, but the mapping's address makes them impossible".to_owned(),
         evidence: vec![
-            format!("{} at {:#x}", Bytes(mapping.vma.length()).rounded(), mapping.vma.start),
+            format!("{} at {:#x}", Bytes(mapping.vma.len()).rounded(), mapping.vma.start),
             format!("address minus file offset is {} beyond a multiple of 2 MiB", Bytes(skew).rounded()),
             mapping.deep.map_or("wanted by the mount's huge= option".to_owned(), |deep| {
                 format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())

@@ -11,7 +11,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
         .data_files()
         .filter_map(|file| {
             let (before, after) = file.shrunk?;
-            let end = file.mappings.iter().map(|mapping| mapping.vma.offset + mapping.vma.length()).max()?;
+            let end = file.mappings.iter().map(|mapping| mapping.vma.offset + mapping.vma.len()).max()?;
             let gone = end.saturating_sub(file.size_bytes.unwrap_or(after).next_multiple_of(4096));
             Some(Finding {
                 rule: RULE.name,
