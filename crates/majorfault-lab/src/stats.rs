@@ -355,9 +355,8 @@ mod tests {
 
     #[test]
     fn an_interval_that_touches_the_threshold_lies_on_neither_side() {
-        let beside = |ratios: [f64; 6], threshold: f64| {
-            compare(&ratios.map(|ratio| (ratio, 1.0))).unwrap().beside(threshold)
-        };
+        let beside =
+            |ratios: [f64; 6], threshold: f64| compare(&ratios.map(|ratio| (ratio, 1.0))).unwrap().beside(threshold);
 
         assert_eq!(beside([1.0, 2.0, 2.0, 2.0, 2.0, 2.0], 1.0), Beside::Between);
         assert_eq!(beside([0.5, 0.5, 0.5, 0.5, 0.5, 1.0], 1.0), Beside::Between);

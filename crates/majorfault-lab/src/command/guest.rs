@@ -19,25 +19,40 @@ pub struct Place {
     pub place: Option<Spec>,
 }
 
-/// Runs this process's own command line in a guest; the records that came back, and how it ended there.
+/// Runs this process's own command line in a guest; the records that came back, each kept as it came, and how it ended.
 ///
 /// Errors: those of [`guest::run`]; Io where a record cannot be kept.
 pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> Result<(Vec<Record>, Exit)> {
-    let arguments = forwarded(std::env::args().skip(1));
-    let mut records: Vec<Record> = Vec::new();
-    let ended = guest::run(spec, &arguments, stop, |told| {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    measured(spec, &arguments, stop, quiet, |record| kept.add(record))
+}
+
+/// The records of a command line that measures, run in a guest, each given to `keep` as it comes; how it ended there.
+///
+/// Errors: those of [`guest::run`] and of `keep`.
+pub fn measured(
+    spec: &Spec,
+    arguments: &[String],
+    stop: &AtomicBool,
+    quiet: bool,
+    mut keep: impl FnMut(&Record) -> Result<()>,
+) -> Result<(Vec<Record>, Exit)> {
+    let (mut records, mut place) = (Vec::new(), String::new());
+    let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
         match told {
-            Told::Record(line) => records.push(parsed(&line)?),
+            Told::Ready(remark) => place = remark,
+            Told::Record(line) => {
+                let mut record = parsed(&line)?;
+                record.machine.remarks.push(place.clone());
+                keep(&record)?;
+                records.push(record);
+            }
             Told::Err(line) if !quiet => eprintln!("guest: {line}"),
             _ => {}
         }
         Ok(())
     })?;
-    for record in &mut records {
-        record.machine.remarks.push(ended.remark.clone());
-        kept.add(record)?;
-    }
-    Ok((records, ended.code.map_or(Exit::Interrupted, Exit::Program)))
+    Ok((records, code.map_or(Exit::Interrupted, Exit::Program)))
 }
 
 fn parsed(line: &str) -> Result<Record> {

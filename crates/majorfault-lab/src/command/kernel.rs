@@ -1,12 +1,13 @@
 //! `majorfault kernel`: kernels for guests, and this program in one of them.
 
-use crate::command::{Exit, stop_flag};
+use crate::command::{Exit, kernel_test, stop_flag};
 use crate::place::guest::kernel::{self, Kernel, Progress, Variant};
 use crate::place::guest::{self, Spec, Told};
 use anstream::println;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use majorfault::{Error, Result};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Build kernels, list and test them, and run this program in a guest with one of them
@@ -31,6 +32,8 @@ enum What {
         #[arg(long)]
         json: bool,
     },
+    /// Check kernels in guests: a trial on one, the strided read-ahead on another, nothing changed without the advice
+    Test(kernel_test::Args),
     /// Run any other command of majorfault in a guest; its output and exit code become ours
     Run(Run),
     /// The first process of a guest
@@ -65,6 +68,9 @@ struct Run {
     /// The guest: guest, or guest:kernel=NAME,cpus=4,...; see docs/kernel.md
     #[arg(long, default_value = "guest")]
     place: Spec,
+    /// A file to take along; the guest has it as /brought/NAME, and runs it where the command begins with that
+    #[arg(long, value_name = "FILE")]
+    bring: Vec<PathBuf>,
     /// The command, after --
     #[arg(last = true, required = true)]
     words: Vec<String>,
@@ -76,6 +82,7 @@ pub fn run(args: Args) -> Result<Exit> {
         What::Build(args) => build(args),
         What::Fetch { package } => fetch(package),
         What::List { json } => list(json),
+        What::Test(args) => kernel_test::run(&args),
         What::Run(args) => in_guest(&args),
         What::Init => guest::init::live().map(|never| match never {}),
         What::Machine { words } => Err(guest::become_machine(&words)),
@@ -142,8 +149,8 @@ fn list(json: bool) -> Result<Exit> {
 }
 
 fn in_guest(args: &Run) -> Result<Exit> {
-    let Run { place, words } = args;
-    let ended = guest::run(place, words, &*stop_flag()?, |told| {
+    let Run { place, bring, words } = args;
+    let code = guest::run(place, words, bring, &*stop_flag()?, |told| {
         match told {
             Told::Out(line) => println!("{line}"),
             Told::Err(line) => eprintln!("{line}"),
@@ -151,5 +158,5 @@ fn in_guest(args: &Run) -> Result<Exit> {
         }
         Ok(())
     })?;
-    Ok(ended.code.map_or(Exit::Interrupted, Exit::Program))
+    Ok(code.map_or(Exit::Interrupted, Exit::Program))
 }

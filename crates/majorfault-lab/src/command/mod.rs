@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod guest;
 mod kernel;
+mod kernel_test;
 mod launched;
 mod manual;
 mod options;

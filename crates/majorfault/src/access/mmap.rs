@@ -35,6 +35,8 @@ crate::choices! {
         Hugepage = "hugepage",
         /// MADV_WILLNEED: read ahead of the first touch, at most one window.
         Willneed = "willneed",
+        /// MADV_STRIDED: read ahead by the distance that faults show; only with the kernel of docs/kernel.md.
+        Strided = "strided",
     }
 }
 
@@ -110,6 +112,10 @@ pub(super) fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
 impl Maps {
     fn open(target: Arc<Target>, params: &MmapParams) -> Result<(Maps, Vec<String>)> {
         let MmapParams { advice, populate, align, share } = params;
+        if *advice == Hint::Strided {
+            // Without it the run would be that of another hint under this one's name.
+            advice::strided_is_here()?;
+        }
         let page = rustix::param::page_size() as u64;
         let placement = match align {
             Align::Page => Placement::Anywhere,
@@ -191,6 +197,7 @@ fn hint(map: &Mapping, advice: Hint) -> Result<()> {
         Hint::Sequential => Advice::Sequential,
         Hint::Hugepage => Advice::HugePage,
         Hint::Willneed => Advice::WillNeed,
+        Hint::Strided => Advice::Strided,
     };
     advice::madvise(map, 0, map.length(), kind)
 }

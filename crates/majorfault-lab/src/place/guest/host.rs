@@ -13,6 +13,7 @@ use majorfault::params::Value;
 use majorfault::{Bytes, Error, Result};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -33,15 +34,6 @@ const LAST_LINES: usize = 12;
 /// Memory of the host that QEMU itself and the archive take.
 const QEMU_NEEDS: Bytes = Bytes::mib(256);
 
-/// How a guest's program ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Its exit code; `None` where the user stopped it.
-    pub code: Option<u8>,
-    /// What its records should say of the place.
-    pub remark: String,
-}
-
 /// A running QEMU. Dropping it ends it.
 struct Machine(Child);
 
@@ -53,23 +45,26 @@ impl Drop for Machine {
     }
 }
 
-/// Boots a guest, runs our program there with `arguments`, and gives each line to `told` as it comes. Records are told
-/// where the arguments hold `records`, the name under which they are to be written.
+/// Boots a guest, runs our program there with `arguments`, and gives each line to `told` as it comes: first `Ready` with a
+/// remark for the records of this place. Gives the program's exit code, or `None` where the user stopped it. Records are told
+/// where the arguments hold `records`, the name under which they are to be written. Where the first argument is a path below
+/// [`BROUGHT`](super::BROUGHT), it is one of the `brought` files that runs instead.
 ///
 /// Errors: Missing (QEMU, a kernel of that name, tools), Invalid (a guest that hangs, panics or lacks something, with the last
 /// lines of its console), Io, and what `told` returns.
 pub fn run(
     spec: &Spec,
     arguments: &[String],
+    brought: &[PathBuf],
     stop: &AtomicBool,
     mut told: impl FnMut(Told) -> Result<()>,
-) -> Result<Ended> {
+) -> Result<Option<u8>> {
     QEMU.met()?;
     let kernel = kernel::named(&spec.kernel)?;
     room(spec)?;
     let order =
         Order { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
-    let archive = Unnamed(program::archive(&order, &kernel.modules, Unnamed::new(Bytes::mib(256))?.0)?);
+    let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
         let guest = Guest::start(spec, accelerator, &kernel, &archive)?;
@@ -77,8 +72,8 @@ pub fn run(
             Err(_) if candidates.peek().is_some() => accelerator::remember_failure(),
             ready => {
                 ready?;
-                let remark = remark(spec, &kernel.name, &accelerator.text());
-                return Ok(Ended { code: guest.follow(stop, &mut told)?, remark });
+                told(Told::Ready(remark(spec, &kernel.name, &accelerator.text())))?;
+                return guest.follow(stop, &mut told);
             }
         }
     }

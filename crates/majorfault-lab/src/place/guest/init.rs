@@ -1,7 +1,8 @@
 //! The guest's side: the first process. Mounts what a system needs, runs our program as its order says, sends what it says
 //! to the host, and ends the machine.
 
-use crate::place::guest::line::{MODULES, Mount, ORDER, Order, PORT, Told};
+use crate::place::guest::line::{BROUGHT, MODULES, Mount, ORDER, Order, PORT, Told};
+use crate::place::guest::spec::DATA;
 use majorfault::{Error, Result};
 use rustix::fs::{FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, mount};
@@ -187,15 +188,20 @@ fn end_records(order: &Order, seen: &std::sync::mpsc::Receiver<()>) {
 
 /// Runs our program and sends what it says; its exit code.
 fn program(order: &Order, host: &Host) -> Result<u8> {
-    let mut child = Command::new("/proc/self/exe")
-        .args(&order.arguments)
+    let (program, arguments) = match order.arguments.split_first() {
+        Some((first, rest)) if first.starts_with(BROUGHT) => (first.as_str(), rest),
+        _ => ("/proc/self/exe", order.arguments.as_slice()),
+    };
+    let mut child = Command::new(program)
+        .args(arguments)
+        .current_dir(DATA)
         .env("HOME", "/root")
         .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| Error::io("start the program", "/init", error))?;
+        .map_err(|error| Error::io("start the program", program, error))?;
     let out = child.stdout.take().map(|out| spawn_lines(out, host.clone(), Told::Out));
     let err = child.stderr.take().map(|err| spawn_lines(err, host.clone(), Told::Err));
     let status = child.wait().map_err(|error| Error::io("wait for the program", "/init", error))?;

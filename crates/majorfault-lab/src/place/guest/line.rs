@@ -8,6 +8,9 @@ pub const ORDER: &str = "/order.json";
 /// Where modules lie in the guest, to be loaded in the order of their names.
 pub const MODULES: &str = "/modules";
 
+/// Where files lie that the user brought.
+pub const BROUGHT: &str = "/brought";
+
 /// Name of the virtio port that lines are sent through.
 pub const PORT: &str = "majorfault";
 
@@ -39,7 +42,7 @@ pub struct Mount {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Told {
-    /// The first process runs; the kernel's release.
+    /// The first process runs; the kernel's release. Told on by the host with its remark on the place.
     Ready(String),
     /// A line of the program's standard output.
     Out(String),

@@ -15,8 +15,8 @@ mod program;
 mod qemu;
 mod spec;
 
-pub use host::{Ended, become_machine, run};
-pub use line::Told;
+pub use host::{become_machine, run};
+pub use line::{BROUGHT, Told};
 pub use qemu::QEMU;
 pub use spec::Spec;
 

@@ -5,8 +5,22 @@ use majorfault::{Error, Result};
 /// Options on top of `make tinyconfig`.
 pub const FRAGMENT: &str = include_str!("../../../../../../kernel/config/guest.config");
 
+/// A patch of `kernel/series/`, name and text.
+macro_rules! patch {
+    ($name:literal) => {
+        ($name, include_str!(concat!("../../../../../../kernel/series/", $name)))
+    };
+}
+
 /// The patches of `kernel/series/`, in order.
-pub const SERIES: &[(&str, &str)] = &[];
+pub const SERIES: &[(&str, &str)] = &[
+    patch!("0001-mm-add-MADV_STRIDED.patch"),
+    patch!("0002-mm-filemap-read-ahead-by-the-stride.patch"),
+    patch!("0003-mm-count.patch"),
+    patch!("0004-mm-filemap-trace.patch"),
+    patch!("0005-Documentation.patch"),
+    patch!("0006-selftests-mm.patch"),
+];
 
 /// The option that the patches bring.
 const STRIDED_OPTION: &str = "CONFIG_STRIDED_READAHEAD=y\n";
