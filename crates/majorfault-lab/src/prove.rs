@@ -1,19 +1,18 @@
 //! Proving a finding: the accesses that the doctor saw are replayed, as the program reaches its file now and as the remedy
 //! would, in turns, cold, within the program's memory limit.
 
-use crate::doctor::Finding;
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::gain;
+use crate::doctor::rule::{BLOCK, Replay};
+use crate::doctor::{Finding, waiting};
 use crate::lineup;
 use crate::machine;
-use crate::process::files;
 use crate::record::{Outcome, Record};
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session::{self, Comparison};
 use crate::stats;
 use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
-use majorfault::observe::pattern::Pattern;
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::files;
 use majorfault::sys::cache::{self, FileAdvice};
 use majorfault::trace::{Run, Writer};
 use majorfault::{Bytes, Error, Extent, Result};
@@ -38,11 +37,14 @@ const STAYS: u64 = 2;
 /// A file is made in place of one that does not leave the cache, up to this length.
 const LARGEST_MADE: u64 = 4 << 30;
 
-const PAGE: u64 = 4096;
+const PAGE: u64 = BLOCK.0;
+
+/// Transfers in flight of an arm that is given no number.
+const IODEPTH: u32 = 32;
 
 /// What a replay showed.
 #[derive(Clone, Debug)]
-pub struct Proof {
+pub struct Proven {
     /// The finding's rule.
     pub rule: &'static str,
     /// The finding's file.
@@ -50,12 +52,12 @@ pub struct Proof {
     /// How the file is reached now, and with the remedy.
     pub arms: [&'static str; 2],
     /// What was measured, or why nothing was.
-    pub result: std::result::Result<Gain, String>,
+    pub result: std::result::Result<Measured, String>,
 }
 
 /// The gain by the remedy.
 #[derive(Clone, Debug)]
-pub struct Gain {
+pub struct Measured {
     /// Accesses replayed in each run.
     pub accesses: u64,
     /// Whether it was on a made file, because the program holds its own in the cache.
@@ -72,7 +74,7 @@ pub struct Gain {
     pub waiting: f64,
 }
 
-impl Gain {
+impl Measured {
     /// What the program as a whole could gain at most, were there no waiting left.
     pub fn predicted(&self) -> f64 {
         1.0 / (1.0 - self.waiting)
@@ -89,35 +91,26 @@ impl Gain {
     }
 }
 
-/// How the file is reached now, and how with the remedy, where accesses can show it.
-fn arms(rule: &str, file: &MappedFile) -> Option<[&'static str; 2]> {
-    let random = file.any(|deep| deep.random);
-    let now = if random { "mmap:advice=random" } else { "mmap" };
-    let order = file.order.map_or(Pattern::Unknown, |order| order.pattern);
-    match (rule, order) {
-        ("fault_stall", Pattern::Sequential | Pattern::Backward) => Some([now, "mmap:policy=window"]),
-        ("fault_stall", Pattern::Strided(_) | Pattern::Interleaved { .. }) => Some([now, "mmap:policy=learned"]),
-        ("fault_stall" | "thrash", _) => Some([now, "uring:depth=32"]),
-        ("read_ahead_flood", _) => Some(["mmap", "mmap:advice=random"]),
-        ("random_scan" | "random_recency", _) => Some(["mmap:advice=random", "mmap"]),
-        _ => None,
-    }
-}
-
-/// Replays what was seen for each finding that accesses can show.
+/// Replays what was seen for each finding that accesses can show: what its line of proof compares.
 ///
 /// The files' pages are dropped from the cache, as far as the program does not hold them. What goes wrong is told in the
 /// proof: the findings stand without it.
-pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Vec<Proof> {
-    let mut proofs: Vec<Proof> = Vec::new();
+pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Vec<Proven> {
+    let mut proofs: Vec<Proven> = Vec::new();
     for finding in findings {
-        let Some(file) = gain::file(evidence, finding) else { continue };
-        let Some(arms) = arms(finding.rule, file) else { continue };
-        if proofs.iter().any(|proof| proof.scope == file.path && proof.arms == arms) {
+        let Some(Replay { arms, memory_bytes, .. }) = finding.replay else { continue };
+        let file = finding.file.and_then(|id| evidence.files.iter().find(|file| file.id == id));
+        let scope = file.map_or(&finding.scope, |file| &file.path);
+        if proofs.iter().any(|proof| proof.scope == *scope && proof.arms == arms) {
             continue;
         }
-        let result = replay(evidence, file, arms, stop).unwrap_or_else(|error| Err(error.to_string()));
-        proofs.push(Proof { rule: finding.rule, scope: file.path.clone(), arms, result });
+        let result = match file {
+            Some(file) => {
+                replay(evidence, file, arms, memory_bytes, stop).unwrap_or_else(|error| Err(error.to_string()))
+            }
+            None => Err("no faults were seen to wait in a file".to_owned()),
+        };
+        proofs.push(Proven { rule: finding.rule, scope: scope.clone(), arms, result });
     }
     proofs
 }
@@ -126,8 +119,9 @@ fn replay(
     evidence: &Evidence,
     file: &MappedFile,
     arms: [&'static str; 2],
+    memory_bytes: Option<u64>,
     stop: &AtomicBool,
-) -> Result<std::result::Result<Gain, String>> {
+) -> Result<std::result::Result<Measured, String>> {
     let Some(length) = file.size_bytes.filter(|_| !file.deleted) else {
         return Ok(Err("the file has no name any more, or cannot be opened".to_owned()));
     };
@@ -153,41 +147,52 @@ fn replay(
         }
         Err(error) => return Ok(Err(error.to_string())),
     };
+    let comparison = comparison(arms, memory_bytes, data, &trace.0, threads)?;
+    let session = run::Session { name: session::name(), machine: machine::look(&comparison.trial.data.files), stop };
+    let records = session::interleave(&comparison, &session, |_| Ok(()))?;
+    let (rates, ratio) = match rates(&records, &comparison.arms) {
+        Ok(measured) => measured,
+        Err(why) => return Ok(Err(why)),
+    };
+    Ok(Ok(Measured {
+        accesses: file.latest.len() as u64,
+        is_made: made.is_some(),
+        memory_bytes,
+        rates,
+        ratio,
+        doubt: records.iter().find_map(|record| record.spoiled().next().map(str::to_owned)),
+        waiting: waiting(evidence, file),
+    }))
+}
+
+/// The recorded faults by both arms, in turns.
+///
+/// Errors: Invalid where an arm cannot be read, which is a mistake of its rule.
+fn comparison(
+    arms: [&str; 2],
+    memory_bytes: Option<u64>,
+    data: Data,
+    trace: &Path,
+    threads: u32,
+) -> Result<Comparison> {
+    let arms: Vec<Arm> = arms.iter().map(|arm| lineup::arm(arm, IODEPTH)).collect::<Result<_>>()?;
+    let given = BTreeMap::from([("file".to_owned(), trace.display().to_string())]);
     let trial = Trial {
         data,
-        workload: Choice {
-            name: "trace".to_owned(),
-            given: BTreeMap::from([("file".to_owned(), trace.0.display().to_string())]),
-        },
+        workload: Choice { name: "trace".to_owned(), given },
         direction: Direction::Read,
-        arm: lineup::arm(arms[0], 32)?,
+        arm: arms[0].clone(),
         block_bytes: PAGE,
         threads,
-        iodepth: 32,
+        iodepth: IODEPTH,
         limits: Limits { runtime_ns: Some(LONGEST_NS), accesses: None, time_based: false },
-        memory_bytes: evidence.group.as_ref().and_then(|group| group.limit_bytes),
+        memory_bytes,
         cache: CacheState::Cold,
         seed: 1,
         interval_ns: 250_000_000,
         repetition: 0,
     };
-    let both: Vec<Arm> = arms.iter().map(|arm| lineup::arm(arm, 32)).collect::<Result<_>>()?;
-    let session = run::Session { name: session::name(), machine: machine::look(&trial.data.files), stop };
-    let comparison = Comparison { trial: trial.clone(), arms: both.clone(), repetitions: RUNS };
-    let records = session::interleave(&comparison, &session, |_| Ok(()))?;
-    let (rates, ratio) = match rates(&records, &both) {
-        Ok(measured) => measured,
-        Err(why) => return Ok(Err(why)),
-    };
-    Ok(Ok(Gain {
-        accesses: file.latest.len() as u64,
-        is_made: made.is_some(),
-        memory_bytes: trial.memory_bytes,
-        rates,
-        ratio,
-        doubt: records.iter().find_map(|record| record.spoiled().next().map(str::to_owned)),
-        waiting: gain::waiting(evidence, file),
-    }))
+    Ok(Comparison { trial, arms, repetitions: RUNS })
 }
 
 /// Accesses a second of both arms, and how many times as fast the second was; or why that cannot be told.
@@ -261,8 +266,8 @@ fn is_droppable(path: &Path, length: u64) -> Result<bool> {
 }
 
 /// The proofs for JSON.
-pub fn document(proofs: &[Proof]) -> Value {
-    let one = |proof: &Proof| {
+pub fn document(proofs: &[Proven]) -> Value {
+    let one = |proof: &Proven| {
         let gain = proof.result.as_ref().ok().map(|gain| {
             json!({
                 "accesses": gain.accesses,
@@ -290,9 +295,9 @@ pub fn document(proofs: &[Proof]) -> Value {
 }
 
 /// The proofs in words, a paragraph each.
-pub fn sentences(proofs: &[Proof]) -> Vec<String> {
-    let one = |proof: &Proof| {
-        let Proof { rule, scope, arms: [now, then], result } = proof;
+pub fn sentences(proofs: &[Proven]) -> Vec<String> {
+    let one = |proof: &Proven| {
+        let Proven { rule, scope, arms: [now, then], result } = proof;
         match result {
             Err(why) => format!("{rule}: {scope}: not proved: {why}"),
             Ok(gain) => {
@@ -326,22 +331,22 @@ mod tests {
     use super::*;
     use crate::stats::Estimate;
 
-    use crate::doctor::Severity;
-    use crate::doctor::evidence::{Deep, FileMapping, Group, Target};
-    use majorfault::observe::pattern::{Access, Recognised};
+    use crate::doctor::{rule, rules};
+    use crate::watch::evidence::{Group, Watched};
+    use majorfault::observe::pattern::{Access, Pattern, Recognised};
     use majorfault::observe::places::FileId;
     use std::os::unix::fs::MetadataExt;
     use std::time::Duration;
 
-    fn gain(median: f64, interval: [f64; 2], waiting: f64) -> Gain {
+    fn gain(median: f64, interval: [f64; 2], waiting: f64) -> Measured {
         let ratio = Estimate { median, interval: Some(interval), coverage: 0.97, samples: 6 };
         let ratio = stats::Comparison { ratio, detectable: Some(0.1) };
         let rates = [1000.0, 1000.0 * median];
-        Gain { accesses: 100, is_made: false, memory_bytes: None, rates, ratio, doubt: None, waiting }
+        Measured { accesses: 100, is_made: false, memory_bytes: None, rates, ratio, doubt: None, waiting }
     }
 
-    fn sentence(result: std::result::Result<Gain, String>) -> String {
-        let proof = Proof { rule: "fault_stall", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
+    fn sentence(result: std::result::Result<Measured, String>) -> String {
+        let proof = Proven { rule: "fault_stall", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
         sentences(&[proof]).remove(0)
     }
 
@@ -438,7 +443,7 @@ mod tests {
 
     #[test]
     fn the_document_has_the_gain_or_the_reason() {
-        let proof = |result| Proof { rule: "thrash", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
+        let proof = |result| Proven { rule: "thrash", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
 
         let told = document(&[proof(Ok(gain(0.5, [0.4, 0.6], 0.5))), proof(Err("gone".to_owned()))]);
 
@@ -450,36 +455,39 @@ mod tests {
         assert_eq!((&told[1]["gain"], &told[1]["not_proved"]), (&Value::Null, &json!("gone")));
     }
 
-    #[test]
-    fn each_rule_is_replayed_as_its_remedy_says() {
-        let of = |rule, pattern| arms(rule, &in_order(pattern));
-        let strides = [Pattern::Strided(4096), Pattern::Interleaved { streams: 2, stride: 4096 }];
-
-        for scan in [Pattern::Sequential, Pattern::Backward] {
-            assert_eq!(of("fault_stall", scan), Some(["mmap", "mmap:policy=window"]));
-        }
-        for stride in strides {
-            assert_eq!(of("fault_stall", stride), Some(["mmap", "mmap:policy=learned"]));
-        }
-        assert_eq!(of("fault_stall", Pattern::Random), Some(["mmap", "uring:depth=32"]));
-        assert_eq!(of("thrash", Pattern::Sequential), Some(["mmap", "uring:depth=32"]));
-        assert_eq!(of("read_ahead_flood", Pattern::Random), Some(["mmap", "mmap:advice=random"]));
-        assert_eq!(of("random_scan", Pattern::Sequential), Some(["mmap:advice=random", "mmap"]));
-        assert_eq!(of("random_recency", Pattern::Random), Some(["mmap:advice=random", "mmap"]));
-        assert_eq!(of("map_count", Pattern::Random), None);
+    /// The words after each `option` of a command.
+    fn words<'a>(command: &'a str, option: &str) -> Vec<&'a str> {
+        let words: Vec<&str> = command.split(' ').collect();
+        words.windows(2).filter(|pair| pair[0] == option).map(|pair| pair[1]).collect()
     }
 
     #[test]
-    fn advice_in_force_is_replayed() {
-        let mut file = in_order(Pattern::Random);
-        let deep = Some(Deep { random: true, ..Deep::default() });
-        file.mappings = vec![FileMapping { deep, ..FileMapping::default() }];
+    fn the_command_that_is_shown_compares_what_is_replayed() {
+        let remedies = rules::ALL.iter().flat_map(|rule| rule.remedies.iter().map(move |remedy| (rule.name, remedy)));
+        for (rule, remedy) in remedies {
+            let rule::Proof::Replay(arms) = &remedy.proof else { continue };
+            let evidence = crate::watch::scenes::healthy();
+            let replay = Replay::of(arms, &evidence, evidence.files.first());
+            let command = replay.command("/data/table");
+            let data = of(vec!["/data/table".into()], 1 << 30, None);
 
-        assert_eq!(arms("fault_stall", &file), Some(["mmap:advice=random", "uring:depth=32"]));
+            let Comparison { trial, arms, .. } =
+                comparison(replay.arms, replay.memory_bytes, data, Path::new("/a.flt"), 1)
+                    .unwrap_or_else(|why| panic!("{rule}: {why}"));
+
+            let shown: Vec<Arm> = words(&command, "-m").iter().map(|arm| lineup::arm(arm, IODEPTH).unwrap()).collect();
+            assert_eq!(shown, arms, "{rule}: {command}");
+            let limit = words(&command, "--memory").first().map(|size| size.parse::<Bytes>().unwrap().0);
+            assert_eq!(limit, trial.memory_bytes, "{rule}: {command}");
+            assert_eq!((words(&command, "--cache"), trial.cache), (vec!["cold"], CacheState::Cold), "{command}");
+            assert_eq!((words(&command, "--bs"), trial.block_bytes), (vec!["4k"], 4096), "{command}");
+        }
     }
 
-    /// A program (ourselves) that has touched a file so often, and the rules that found something.
-    fn seen(accesses: usize, deleted: bool, rules: &[&'static str]) -> Vec<Proof> {
+    const STALL: (&str, Option<&str>) = ("fault_stall", Some("uring:depth=32"));
+
+    /// A program (ourselves) that has touched a file so often, and the rules that found something, with what is replayed.
+    fn seen(accesses: usize, deleted: bool, rules: &[(&'static str, Option<&'static str>)]) -> Vec<Proven> {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let (path, inode) = (file.path().display().to_string(), file.as_file().metadata().unwrap().ino());
@@ -492,44 +500,53 @@ mod tests {
             ..in_order(Pattern::Random)
         };
         let evidence = Evidence {
-            target: Target { pid: std::process::id(), ..Target::default() },
+            target: Watched { pid: std::process::id(), ..Watched::default() },
             watched: Duration::from_secs(1),
             files: vec![mapped],
             group: Some(Group::default()),
             ..Evidence::default()
         };
-        let finding = |rule: &&'static str| Finding {
+        let finding = |(rule, remedy): &(&'static str, Option<&'static str>)| Finding {
             rule,
-            severity: Severity::Warning,
             scope: path.clone(),
-            what: String::new(),
-            evidence: Vec::new(),
-            remedy: String::new(),
-            proof: String::new(),
+            file: Some(evidence.files[0].id),
+            replay: remedy.map(|remedy| Replay { arms: ["mmap", remedy], memory_bytes: None, workload: String::new() }),
+            ..Finding::default()
         };
         let findings: Vec<Finding> = rules.iter().map(finding).collect();
         prove(&evidence, &findings, &AtomicBool::new(true))
     }
 
     #[test]
+    fn a_finding_about_no_file_that_waits_is_not_proved() {
+        let replay = Some(Replay { arms: ["mmap", "uring"], memory_bytes: None, workload: String::new() });
+        let finding = Finding { rule: "thrash", scope: "cgroup".to_owned(), replay, ..Finding::default() };
+
+        let proofs = prove(&Evidence::default(), &[finding], &AtomicBool::new(true));
+
+        assert_eq!(sentences(&proofs), ["thrash: cgroup: not proved: no faults were seen to wait in a file"]);
+    }
+
+    #[test]
     fn fewer_than_64_accesses_prove_nothing() {
-        let proofs = seen(63, false, &["fault_stall"]);
+        let proofs = seen(63, false, &[STALL]);
         assert_eq!(proofs[0].result.as_ref().unwrap_err(), "63 accesses were seen; 64 are needed");
 
-        let proofs = seen(64, false, &["fault_stall"]);
+        let proofs = seen(64, false, &[STALL]);
         assert_eq!(proofs[0].result.as_ref().unwrap_err(), "it was stopped");
     }
 
     #[test]
     fn a_file_without_a_name_cannot_be_replayed() {
-        let proofs = seen(64, true, &["fault_stall"]);
+        let proofs = seen(64, true, &[STALL]);
 
         assert_eq!(proofs[0].result.as_ref().unwrap_err(), "the file has no name any more, or cannot be opened");
     }
 
     #[test]
     fn the_same_replay_is_made_once_and_rules_without_one_are_passed_over() {
-        let proofs = seen(1, false, &["fault_stall", "map_count", "read_ahead_flood", "fault_stall"]);
+        let proofs =
+            seen(1, false, &[STALL, ("map_count", None), ("read_ahead_flood", Some("mmap:advice=random")), STALL]);
 
         let rules: Vec<&str> = proofs.iter().map(|proof| proof.rule).collect();
         assert_eq!(rules, ["fault_stall", "read_ahead_flood"]);

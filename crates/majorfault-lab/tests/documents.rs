@@ -186,8 +186,69 @@ fn every_bench_that_a_document_names_is_there() {
     }
 }
 
+/// The marks around the table of rules in doctor.md.
+const TABLE: (&str, &str) = ("<!-- made by `majorfault list rules --markdown` -->\n", "<!-- end -->");
+
+/// The document with the table of rules as the rules declare it.
+fn with_table(document: &str, table: &str) -> String {
+    let (begin, end) = TABLE;
+    let (before, rest) = document.split_once(begin).expect("the mark before the table is gone");
+    let (_, after) = rest.split_once(end).expect("the mark after the table is gone");
+    format!("{before}{begin}{table}{end}{after}")
+}
+
+#[test]
+fn the_table_of_rules_is_what_the_rules_declare() {
+    let document = text("docs/doctor.md");
+    let made = with_table(&document, &majorfault_lab::doctor::tell::describe::markdown());
+
+    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
+        fs::write(root().join("docs/doctor.md"), &made).unwrap();
+    }
+    let advice = "make the table again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents rules";
+    assert!(made == text("docs/doctor.md"), "docs/doctor.md does not say what the rules declare; {advice}");
+}
+
+#[test]
+fn every_field_of_the_doctors_json_is_explained() {
+    let document = majorfault_lab::doctor::tell::document(&Default::default(), &[Default::default()]);
+    let explained = text("docs/doctor.md");
+    let explained = explained.split("\n## JSON\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let words: Vec<&str> = explained.split('`').skip(1).step_by(2).collect();
+    let all = document.as_object().unwrap().keys();
+    let of_finding = document["findings"][0].as_object().unwrap().keys().map(|key| format!("findings[].{key}"));
+
+    for field in all.cloned().chain(of_finding) {
+        assert!(words.contains(&field.as_str()), "docs/doctor.md does not explain `{field}`");
+    }
+}
+
+/// Numbers in words that would count the rules.
+#[test]
+fn no_document_counts_the_rules() {
+    let count = majorfault_lab::doctor::rules::ALL.len();
+    let in_words = ["sixteen", "seventeen", "eighteen", "nineteen", "twenty", "twenty-one", "twenty-two"];
+
+    for path in documents() {
+        let document = without_code(&text(&path)).to_lowercase();
+        let words: Vec<&str> = document.split_whitespace().map(bare).collect();
+        for pair in words.windows(3) {
+            let is_count = in_words.contains(&pair[0]) || pair[0] == count.to_string();
+            let is_rules = pair[1..].iter().any(|word| matches!(*word, "rules" | "defects" | "findings" | "kinds"));
+            assert!(!(is_count && is_rules), "{path}: {}", pair.join(" "));
+        }
+    }
+}
+
 mod planted {
     use super::*;
+
+    #[test]
+    fn a_table_that_is_not_the_declared_one_is_replaced() {
+        let document = format!("a\n{}| old |\n{}\nb", TABLE.0, TABLE.1);
+
+        assert_eq!(with_table(&document, "| new |\n"), document.replace("old", "new"));
+    }
 
     fn found(document: &str) -> Vec<String> {
         unsupported("docs/some.md", document, &["S2.flood".to_owned()])

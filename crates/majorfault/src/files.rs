@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::units::Bytes;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A run of bytes in a [`Target`]'s address space.
@@ -38,6 +38,8 @@ pub struct Target {
     stripe: u64,
     length: u64,
     writable: bool,
+    /// Whether somebody promised that nobody changes it.
+    unchanged: bool,
 }
 
 /// One file of a target.
@@ -83,7 +85,33 @@ impl Target {
             )));
         }
         let only_start = if let [only] = files.as_slice() { Some(only.start) } else { None };
-        Ok(Target { files, only_start, stripe, length: used, writable: layout.write })
+        Ok(Target { files, only_start, stripe, length: used, writable: layout.write, unchanged: false })
+    }
+
+    /// Promises that nobody changes the bytes, so that mapped methods lend them in place. Without it they show a copy.
+    ///
+    /// # Safety
+    ///
+    /// While a reader shows bytes of this target:
+    ///
+    /// - nobody changes them but that reader's own siblings by `update`: no other program, no other mapping of the files, no
+    ///   other reader that was opened on its own, though it be of this target;
+    /// - nobody cuts the files short, and they can be read: a page that is gone becomes zeros where it is shown.
+    #[allow(unsafe_code, reason = "a promise that only the caller can give; nothing unsafe is done here")]
+    pub unsafe fn assume_unchanged(self) -> Target {
+        Target { unchanged: true, ..self }
+    }
+
+    /// Whether that was promised.
+    pub fn is_assumed_unchanged(&self) -> bool {
+        self.unchanged
+    }
+
+    /// Whether two of its files are one, so that the same bytes lie at two places. Also where it cannot be found out.
+    pub(crate) fn has_twins(&self) -> bool {
+        let id = |file: &TargetFile| file.file.metadata().map(|meta| (meta.dev(), meta.ino(), meta.rdev())).ok();
+        let ids: Vec<_> = self.files.iter().map(id).collect();
+        ids.len() > 1 && (ids.contains(&None) || (1..ids.len()).any(|at| ids[..at].contains(&ids[at])))
     }
 
     /// The files in order of their turn.
@@ -248,6 +276,21 @@ fn equal_shares(files: &mut [TargetFile], stripe: u64) -> Result<u64> {
 mod tests {
     use super::*;
     use crate::test_files::{PAGE, TestFile};
+
+    #[test]
+    fn a_file_that_is_named_twice_is_found_through_a_link() {
+        let (file, other) = (TestFile::on_disk(2 << 20), TestFile::on_disk(2 << 20));
+        let link = other.path().with_extension("link");
+        std::fs::hard_link(file.path(), &link).unwrap();
+        let twins = |paths: &[&Path]| {
+            let paths: Vec<PathBuf> = paths.iter().map(|path| path.to_path_buf()).collect();
+            Target::open(&paths, &Layout::default()).unwrap().has_twins()
+        };
+
+        assert!(!twins(&[file.path()]) && !twins(&[file.path(), other.path()]));
+        assert!(twins(&[file.path(), other.path(), &link]));
+        std::fs::remove_file(link).unwrap();
+    }
 
     #[test]
     fn pieces_cover_everything_once_and_stay_within_stripes() {

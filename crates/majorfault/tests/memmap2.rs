@@ -1,5 +1,5 @@
 //! The same program on memmap2 and on our adapter: only its `use` differs.
-#![allow(unsafe_code, reason = "memmap2 maps by unsafe functions")]
+#![allow(unsafe_code, reason = "mapping for slices is unsafe in both")]
 
 /// The program.
 macro_rules! program {
@@ -9,7 +9,6 @@ macro_rules! program {
             use std::fs::File;
             use std::path::Path;
 
-            #[allow(unused_unsafe, reason = "mapping is safe in one of the two")]
             pub fn run(path: &Path) -> (u64, Vec<u8>, Vec<u8>, usize) {
                 let file = File::options().read(true).write(true).open(path).unwrap();
                 // SAFETY: nobody else has the file.
@@ -55,7 +54,8 @@ fn where_memmap2_would_die_ours_tells() {
     let path = dir.path().join("data");
     std::fs::write(&path, vec![1; 40_960]).unwrap();
     let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
-    let map = majorfault::map::memmap2::Mmap::map(&file).unwrap();
+    // SAFETY: the slices below are of pages that are not read again after the file was cut.
+    let map = unsafe { majorfault::map::memmap2::Mmap::map(&file) }.unwrap();
 
     file.set_len(4096).unwrap();
 

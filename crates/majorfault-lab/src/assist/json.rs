@@ -1,10 +1,10 @@
 //! What was done, as JSON.
 
-use super::{FileOutcome, Outcome, PAGE};
+use super::{Assisted, AssistedFile, PAGE};
 use serde_json::{Value, json};
 
 /// The whole outcome; times in nanoseconds, sizes in bytes.
-pub fn document(outcome: &Outcome) -> Value {
+pub fn document(outcome: &Assisted) -> Value {
     json!({
         "format": "majorfault assist 1",
         "length_ns": outcome.length.as_nanos() as u64,
@@ -19,7 +19,7 @@ pub fn document(outcome: &Outcome) -> Value {
     })
 }
 
-fn file(file: &FileOutcome) -> Value {
+fn file(file: &AssistedFile) -> Value {
     json!({
         "path": file.path,
         "faults": file.faults,
@@ -39,18 +39,18 @@ fn file(file: &FileOutcome) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assist::Tally;
+    use crate::assist::ReadCounts;
     use std::time::Duration;
 
     #[test]
     fn pages_are_told_in_bytes_and_times_in_nanoseconds() {
-        let tally = Tally { asked: 3, used: 2, trials: 4, stopped: 5, stride: Some(8192), learned: true };
-        let file = FileOutcome { path: "/x".to_owned(), tally, ..FileOutcome::default() };
-        let outcome = Outcome {
+        let tally = ReadCounts { asked: 3, used: 2, trials: 4, stopped: 5, stride: Some(8192), learned: true };
+        let file = AssistedFile { path: "/x".to_owned(), tally, ..AssistedFile::default() };
+        let outcome = Assisted {
             length: Duration::from_millis(2),
             own_time: Duration::from_micros(3),
             files: vec![file],
-            ..Outcome::default()
+            ..Assisted::default()
         };
 
         let told = document(&outcome);

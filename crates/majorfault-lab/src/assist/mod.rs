@@ -10,8 +10,8 @@ mod terminal;
 pub use json::document;
 pub use terminal::print;
 
-use crate::process::faults::{Faults, FileFault, Happened};
-use crate::process::files;
+use crate::watch::faults::{Faults, FileFault, Happened};
+use crate::watch::files;
 use allowance::Allowance;
 use majorfault::files::{Layout, Target};
 use majorfault::observe::places::{FileId, Places};
@@ -19,7 +19,7 @@ use majorfault::prefetch::{self, Follower};
 use majorfault::trace::Trace;
 use majorfault::{Error, Given, Result};
 use reader::{FileReader, Reach};
-pub use reader::{PAGE, Tally};
+pub use reader::{PAGE, ReadCounts};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -53,7 +53,7 @@ const MOST_READERS: usize = 4096;
 
 /// How to help.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AssistOptions {
     /// Until when; none is as long as the program runs.
     pub length: Option<Duration>,
     /// Bytes read ahead and not yet touched, for each thread and file, at most.
@@ -68,42 +68,42 @@ pub struct Options {
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct Assisted {
     /// How long it took.
     pub length: Duration,
     /// Whether the program ended.
     pub ended: bool,
-    /// Faults seen, and those in files.
+    /// Faults seen.
     pub faults: u64,
-    /// See above.
+    /// Of these, those in files.
     pub in_files: u64,
     /// Samples that did not fit.
     pub lost: u64,
     /// Threads that could not be followed.
     pub unfollowed: usize,
-    /// Processor time of ours, and of the program meanwhile.
+    /// Processor time of ours.
     pub own_time: Duration,
-    /// See above; zero where the program ended before it could be asked.
+    /// Processor time of the program meanwhile; zero where the program ended before it could be asked.
     pub program_time: Duration,
     /// By file, those with most read ahead first.
-    pub files: Vec<FileOutcome>,
+    pub files: Vec<AssistedFile>,
 }
 
 /// What was done for a file.
 #[derive(Clone, Debug, Default)]
-pub struct FileOutcome {
+pub struct AssistedFile {
     /// Its path when it was first seen.
     pub path: String,
     /// Faults in it.
     pub faults: u64,
-    /// Faults that waited for the device, and how long in all.
+    /// Faults that waited for the device.
     pub waits: u64,
-    /// See above.
+    /// Nanoseconds that they waited in all.
     pub waited_ns: u64,
     /// Threads that faulted in it.
     pub threads: usize,
     /// Over all threads; the stride is that of the thread that read most.
-    pub tally: Tally,
+    pub tally: ReadCounts,
     /// Why it could not be helped with.
     pub refused: Option<String>,
 }
@@ -111,7 +111,7 @@ pub struct FileOutcome {
 /// Helps process `pid`, and those it starts, until it ends, the time is over or `stop` is raised.
 ///
 /// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
-pub fn assist(pid: u32, options: Options, stop: &AtomicBool) -> Result<Outcome> {
+pub fn assist(pid: u32, options: AssistOptions, stop: &AtomicBool) -> Result<Assisted> {
     let faults = Faults::of(pid)?;
     Ok(Help { pid, options, ..Help::default() }.run(faults, stop))
 }
@@ -119,7 +119,7 @@ pub fn assist(pid: u32, options: Options, stop: &AtomicBool) -> Result<Outcome> 
 #[derive(Default)]
 struct Help {
     pid: u32,
-    options: Options,
+    options: AssistOptions,
     files: HashMap<FileId, Followed>,
     readers: HashMap<(u32, FileId), FileReader>,
     allowance: Allowance,
@@ -127,18 +127,18 @@ struct Help {
     busy: VecDeque<(u32, FileId)>,
     /// Whether a reader waits for the next faults.
     alert: bool,
-    outcome: Outcome,
+    outcome: Assisted,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { length: None, budget: 8 << 20, rows: 1024, rate: None, trace: None }
+impl Default for AssistOptions {
+    fn default() -> AssistOptions {
+        AssistOptions { length: None, budget: 8 << 20, rows: 1024, rate: None, trace: None }
     }
 }
 
 /// A file that the program maps.
 struct Followed {
-    outcome: FileOutcome,
+    outcome: AssistedFile,
     /// What readers are made of; none where the file cannot be read by us.
     base: Option<(Arc<Target>, Follower, Reach)>,
     /// A stride that one of its threads was seen to have.
@@ -153,7 +153,7 @@ impl Followed {
 }
 
 impl Help {
-    fn run(&mut self, mut faults: Faults, stop: &AtomicBool) -> Outcome {
+    fn run(&mut self, mut faults: Faults, stop: &AtomicBool) -> Assisted {
         let began = Instant::now();
         let own_before = own_time();
         let program_before = program_time(self.pid).unwrap_or_default();
@@ -277,7 +277,7 @@ impl Help {
         if !self.options.trace.as_ref().is_none_or(is_traced) {
             let refused = Some(NOT_TRACED.to_owned());
             return Followed {
-                outcome: FileOutcome { path, refused, ..FileOutcome::default() },
+                outcome: AssistedFile { path, refused, ..AssistedFile::default() },
                 base: None,
                 known: None,
             };
@@ -286,11 +286,11 @@ impl Help {
             .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
             .and_then(|file| self.base(&file, id, &path).map_err(|error| error.to_string()));
         let refused = base.as_ref().err().cloned();
-        Followed { outcome: FileOutcome { path, refused, ..FileOutcome::default() }, base: base.ok(), known: None }
+        Followed { outcome: AssistedFile { path, refused, ..AssistedFile::default() }, base: base.ok(), known: None }
     }
 
     fn base(&self, file: &File, id: FileId, path: &str) -> Result<(Arc<Target>, Follower, Reach)> {
-        let Options { budget, rows, .. } = self.options;
+        let AssistOptions { budget, rows, .. } = self.options;
         let own = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
         let target = Arc::new(Target::open(&[own], &Layout::default())?);
         let given = Given::none().with("budget", budget);
@@ -303,7 +303,7 @@ impl Help {
         Ok((target, learned, Reach { rows, budget, read_ahead }))
     }
 
-    fn by_file(&mut self) -> Vec<FileOutcome> {
+    fn by_file(&mut self) -> Vec<AssistedFile> {
         let mut most: HashMap<FileId, u64> = HashMap::new();
         for ((_, id), reader) in &self.readers {
             let Some(file) = self.files.get_mut(id) else { continue };
@@ -319,7 +319,7 @@ impl Help {
                 tally.stride = of.stride;
             }
         }
-        let mut files: Vec<FileOutcome> = self.files.drain().map(|(_, file)| file.outcome).collect();
+        let mut files: Vec<AssistedFile> = self.files.drain().map(|(_, file)| file.outcome).collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.tally.asked, file.faults)));
         files
     }
@@ -362,7 +362,7 @@ mod tests {
             let reader = FileReader::new(Arc::clone(&target), learned, true, reach);
             help.readers.insert((thread, FILE), reader);
         }
-        help.files.insert(FILE, Followed { outcome: FileOutcome::default(), base: None, known: None });
+        help.files.insert(FILE, Followed { outcome: AssistedFile::default(), base: None, known: None });
         (help, file)
     }
 
@@ -411,12 +411,12 @@ mod tests {
         let (mut help, _file) = helping(3, None);
         for (thread, asked, stride) in [(0, 10, 4096), (1, 30, 8192), (2, 20, 16384)] {
             help.readers.get_mut(&(thread, FILE)).unwrap().tally =
-                Tally { asked, used: 1, trials: 2, stopped: 3, stride: Some(stride), learned: thread == 0 };
+                ReadCounts { asked, used: 1, trials: 2, stopped: 3, stride: Some(stride), learned: thread == 0 };
         }
 
         let files = help.by_file();
 
-        let Tally { asked, used, trials, stopped, stride, learned } = files[0].tally;
+        let ReadCounts { asked, used, trials, stopped, stride, learned } = files[0].tally;
         assert_eq!((asked, used, trials, stopped, stride, learned), (60, 3, 6, 9, Some(8192), true));
     }
 
@@ -479,8 +479,10 @@ mod tests {
         writer.run(number, 1, Run::of(Extent { offset: 0, length: 4096 }));
         writer.finish().unwrap();
         let trace = Trace::read(&path).unwrap();
-        let mut help =
-            Help { options: Options { trace: Some((path, trace)), ..Options::default() }, ..Help::default() };
+        let mut help = Help {
+            options: AssistOptions { trace: Some((path, trace)), ..AssistOptions::default() },
+            ..Help::default()
+        };
 
         let (fault, places) = own_fault(1);
         help.see(Happened::Fault(fault), &places);

@@ -96,15 +96,15 @@ pub struct FileReader {
     /// The stride that was followed over holes.
     pub proved: Option<u64>,
     /// What was done so far.
-    pub tally: Tally,
+    pub tally: ReadCounts,
 }
 
 /// What was done for a thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// Pages read ahead, and those of them that were then touched.
+pub struct ReadCounts {
+    /// Pages read ahead.
     pub asked: u64,
-    /// See above.
+    /// Of these, those that were then touched.
     pub used: u64,
     /// Trials of a guessed stride.
     pub trials: u64,
@@ -211,7 +211,7 @@ impl FileReader {
             rest: 0,
             next_rest: FIRST_REST,
             proved: None,
-            tally: Tally::default(),
+            tally: ReadCounts::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What was done, in a few lines.
 
-use super::{FileOutcome, NOT_TRACED, Outcome, PAGE};
+use super::{Assisted, AssistedFile, NOT_TRACED, PAGE};
 use majorfault::{Bytes, Nanos};
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ const FEWEST_WAITS: u64 = 20;
 /// Writes the report.
 ///
 /// Errors: those of `out`.
-pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
+pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
     let nanos = |length: std::time::Duration| Nanos(length.as_nanos() as u64);
     writeln!(
         out,
@@ -30,9 +30,9 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     if outcome.unfollowed > 0 {
         writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
     }
-    let is_meant = |file: &FileOutcome| file.refused.as_deref() != Some(NOT_TRACED);
-    let worth = |file: &&FileOutcome| is_meant(file) && (file.tally.asked > 0 || file.waits >= FEWEST_WAITS);
-    let worth: Vec<&FileOutcome> = outcome.files.iter().filter(worth).collect();
+    let is_meant = |file: &AssistedFile| file.refused.as_deref() != Some(NOT_TRACED);
+    let worth = |file: &&AssistedFile| is_meant(file) && (file.tally.asked > 0 || file.waits >= FEWEST_WAITS);
+    let worth: Vec<&AssistedFile> = outcome.files.iter().filter(worth).collect();
     for file in worth.iter().take(MOST_FILES) {
         writeln!(out, "{}", line(file))?;
     }
@@ -45,8 +45,8 @@ pub fn print(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn line(file: &FileOutcome) -> String {
-    let FileOutcome { path, faults, waits, waited_ns, threads, tally, refused } = file;
+fn line(file: &AssistedFile) -> String {
+    let AssistedFile { path, faults, waits, waited_ns, threads, tally, refused } = file;
     let bytes = |pages: u64| Bytes(pages * PAGE).rounded();
     let what = match (tally.stride, tally.asked, refused) {
         (_, _, Some(why)) => format!("not helped: {why}"),
@@ -71,17 +71,17 @@ fn line(file: &FileOutcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assist::Tally;
+    use crate::assist::ReadCounts;
 
-    fn said(files: Vec<FileOutcome>) -> String {
+    fn said(files: Vec<AssistedFile>) -> String {
         let mut out = Vec::new();
-        let outcome = Outcome { faults: 10, in_files: 7, files, ..Outcome::default() };
+        let outcome = Assisted { faults: 10, in_files: 7, files, ..Assisted::default() };
         print(&outcome, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
-    fn file(waits: u64, tally: Tally) -> FileOutcome {
-        FileOutcome {
+    fn file(waits: u64, tally: ReadCounts) -> AssistedFile {
+        AssistedFile {
             path: "/x".to_owned(),
             faults: 9,
             threads: 2,
@@ -96,14 +96,14 @@ mod tests {
     fn a_file_with_20_waits_or_something_read_has_a_line() {
         let nothing = "hardly a wait in a file: nothing to help with (reads by calls are not seen)";
 
-        assert!(said(vec![file(19, Tally::default())]).contains(nothing));
-        assert!(!said(vec![file(20, Tally::default())]).contains(nothing));
-        assert!(!said(vec![file(0, Tally { asked: 1, ..Tally::default() })]).contains(nothing));
+        assert!(said(vec![file(19, ReadCounts::default())]).contains(nothing));
+        assert!(!said(vec![file(20, ReadCounts::default())]).contains(nothing));
+        assert!(!said(vec![file(0, ReadCounts { asked: 1, ..ReadCounts::default() })]).contains(nothing));
     }
 
     #[test]
     fn eight_files_are_listed_and_more_are_counted() {
-        let waiting = |count| said((0..count).map(|_| file(20, Tally::default())).collect());
+        let waiting = |count| said((0..count).map(|_| file(20, ReadCounts::default())).collect());
 
         assert_eq!(waiting(8).lines().count(), 9);
         assert_eq!(waiting(10).lines().count(), 10);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_file_that_the_trace_does_not_name_has_no_line() {
         let refused =
-            |why: &str| said(vec![FileOutcome { refused: Some(why.to_owned()), ..file(50, Tally::default()) }]);
+            |why: &str| said(vec![AssistedFile { refused: Some(why.to_owned()), ..file(50, ReadCounts::default()) }]);
 
         assert!(!refused(NOT_TRACED).contains("/x"));
         assert!(refused("gone").contains("/x: not helped: gone; 9 faults of 2 threads; waited 50 times, 5ms"));
@@ -121,42 +121,47 @@ mod tests {
 
     #[test]
     fn what_was_done_is_told_in_bytes_of_pages() {
-        let tally = Tally { asked: 512, used: 256, stride: Some(1 << 20), ..Tally::default() };
+        let tally = ReadCounts { asked: 512, used: 256, stride: Some(1 << 20), ..ReadCounts::default() };
 
         assert_eq!(
             line(&file(0, tally)),
             "/x: stride 1.00 MiB; 9 faults of 2 threads; read ahead 2.00 MiB, 1.00 MiB of it used"
         );
-        assert!(line(&file(0, Tally { asked: 1, ..tally })).contains("read ahead 4.00 KiB"));
-        assert!(line(&file(0, Tally { stopped: 3, ..tally })).ends_with("; stopped 3 times, because it did not help"));
+        assert!(line(&file(0, ReadCounts { asked: 1, ..tally })).contains("read ahead 4.00 KiB"));
+        assert!(
+            line(&file(0, ReadCounts { stopped: 3, ..tally })).ends_with("; stopped 3 times, because it did not help")
+        );
     }
 
     #[test]
     fn an_order_a_trial_and_nothing_are_told_apart() {
         let what = |tally| line(&file(0, tally)).split(';').next().unwrap().to_owned();
 
-        let order = Tally { asked: 1, learned: true, ..Tally::default() };
+        let order = ReadCounts { asked: 1, learned: true, ..ReadCounts::default() };
         assert_eq!(what(order), "/x: an order learned or traced");
-        assert_eq!(what(Tally { asked: 1, trials: 1, ..Tally::default() }), "/x: a stride was tried, and is none");
+        assert_eq!(
+            what(ReadCounts { asked: 1, trials: 1, ..ReadCounts::default() }),
+            "/x: a stride was tried, and is none"
+        );
         let nothing = "/x: no order that the kernel does not read ahead by itself: nothing read";
-        assert_eq!(what(Tally { trials: 1, stride: Some(4096), ..Tally::default() }), nothing);
+        assert_eq!(what(ReadCounts { trials: 1, stride: Some(4096), ..ReadCounts::default() }), nothing);
     }
 
     #[test]
     fn what_was_not_seen_is_told() {
         let mut out = Vec::new();
-        print(&Outcome { lost: 3, unfollowed: 4, ..Outcome::default() }, &mut out).unwrap();
+        print(&Assisted { lost: 3, unfollowed: 4, ..Assisted::default() }, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
 
         let mut out = Vec::new();
-        print(&Outcome { lost: 1, ..Outcome::default() }, &mut out).unwrap();
+        print(&Assisted { lost: 1, ..Assisted::default() }, &mut out).unwrap();
         assert!(String::from_utf8(out).unwrap().contains("\n1 faults were too many"));
         assert!(text.contains("3 faults were too many to be seen\n4 threads were not followed; raise ulimit -n\n"));
     }
 
     #[test]
     fn a_path_does_not_move_the_cursor() {
-        let strange = FileOutcome { path: "/a\u{1b}[2J\n".to_owned(), ..file(0, Tally::default()) };
+        let strange = AssistedFile { path: "/a\u{1b}[2J\n".to_owned(), ..file(0, ReadCounts::default()) };
 
         assert!(line(&strange).starts_with("/a [2J : "));
     }

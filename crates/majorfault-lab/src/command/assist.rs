@@ -1,6 +1,6 @@
 //! `majorfault assist`: prefetches for a running program from outside.
 
-use crate::assist::{self, Options};
+use crate::assist::{self, AssistOptions};
 use crate::command::launched::Whom;
 use crate::command::{Exit, stop_flag};
 use majorfault::trace::Trace;
@@ -45,12 +45,12 @@ pub fn run(args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
     let trace = trace.map(|path| Trace::read(&path).map(|trace| (path, trace))).transpose()?;
     let mut launched = whom.launch()?;
-    let options = Options {
+    let options = AssistOptions {
         length: length.map(|length| Duration::from_nanos(length.0)),
         budget: budget.0,
         rate: rate.map(|rate| rate.0),
         trace,
-        ..Options::default()
+        ..AssistOptions::default()
     };
     let outcome = match assist::assist(launched.pid, options, &stop) {
         Ok(outcome) => outcome,

@@ -1,11 +1,13 @@
 //! `majorfault doctor`: watches a process for some seconds and says what is wrong with its file access.
 
-mod rounds;
+mod live;
 
 use crate::command::{Exit, stop_flag};
-use crate::doctor::{self, Severity, endpoint, gather};
+use crate::doctor::tell::{self, endpoint};
+use crate::doctor::{self, Severity};
 use crate::outputs::{Force, Kind, Output, Outputs};
 use crate::prove;
+use crate::watch::gather;
 use clap::ValueEnum;
 use majorfault::{Error, Nanos, Result};
 use std::ffi::OsString;
@@ -102,10 +104,10 @@ pub fn run(args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
-    let options = gather::Options { length: Duration::from_nanos(length.0), deep, advice };
-    let outputs = rounds::Outputs { watch, openmetrics, textfile };
+    let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
+    let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
-        true => rounds::run(pid, options, outputs, &stop)?,
+        true => live::run(pid, options, outputs, &stop)?,
         false => once(pid, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
     };
     if let Some(child) = &mut child
@@ -148,22 +150,22 @@ struct Once {
 }
 
 /// Watches once and prints; gives the worst that was found.
-fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
     let findings = doctor::examine(&evidence);
     let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
     let mut text = Vec::new();
     let written = if json {
-        let mut document = doctor::document(&evidence, &findings);
+        let mut document = tell::document(&evidence, &findings);
         if let Some(proofs) = &proofs {
             document["proofs"] = prove::document(proofs);
         }
         writeln!(text, "{document:#}")
     } else {
-        let printed = doctor::print(&evidence, &findings, &mut text);
+        let printed = tell::print(&evidence, &findings, &mut text);
         match &proofs {
-            Some(proofs) => printed.and_then(|()| doctor::print_proofs(&prove::sentences(proofs), &mut text)),
+            Some(proofs) => printed.and_then(|()| tell::print_proofs(&prove::sentences(proofs), &mut text)),
             None => printed,
         }
     };
@@ -171,7 +173,7 @@ fn once(pid: u32, options: gather::Options, once: Once, stop: &AtomicBool) -> Re
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
     if let Some(page) = &page {
         let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
-        let text = || doctor::page(&evidence, &findings, &proofs);
+        let text = || tell::page(&evidence, &findings, &proofs);
         if page.write_unless_stopped(stop.load(Ordering::Relaxed), text)? {
             eprintln!("majorfault: the report is {}", page.path().display());
         }

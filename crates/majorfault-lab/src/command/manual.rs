@@ -1,6 +1,7 @@
 //! `majorfault list`, `completions` and `man`: what there is, from the same declarations that run it.
 
 use crate::command::Exit;
+use crate::doctor::tell::describe;
 use crate::peer;
 use crate::workload;
 use clap::ValueEnum;
@@ -14,7 +15,7 @@ use majorfault::{Error, Result};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// List the access methods, prefetch policies, workloads, peers or counters with their parameters
+/// List the access methods, prefetch policies, workloads, peers or counters with their parameters, or the doctor's rules
 #[derive(clap::Args)]
 pub struct ListArgs {
     /// What to list
@@ -23,6 +24,9 @@ pub struct ListArgs {
     /// As JSON
     #[arg(long)]
     json: bool,
+    /// As a table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
 }
 
 /// What there is several of.
@@ -38,6 +42,8 @@ enum Kind {
     Peers,
     /// What is observed
     Counters,
+    /// What the doctor recognises
+    Rules,
 }
 
 /// Print completions for a shell
@@ -64,9 +70,14 @@ struct Line {
 
 /// Runs `list`.
 pub fn list(args: ListArgs) -> Result<Exit> {
-    let ListArgs { kind, json } = args;
-    let lines = lines(kind);
-    let text = if json { format!("{:#}\n", document(&lines)) } else { table(&lines) };
+    let ListArgs { kind, json, markdown } = args;
+    let text = match (kind, json, markdown) {
+        (Kind::Rules, true, _) => format!("{:#}\n", describe::document()),
+        (Kind::Rules, _, true) => describe::markdown(),
+        (_, true, _) => format!("{:#}\n", document(&lines(kind))),
+        (_, _, true) => in_markdown(&lines(kind)),
+        _ => table(rows(kind)),
+    };
     let written = anstream::stdout().write_all(text.as_bytes());
     written.map_err(|error| Error::io("write the list", "standard output", error))?;
     Ok(Exit::Ok)
@@ -95,6 +106,8 @@ fn lines(kind: Kind) -> Vec<Line> {
             let all = observe::ALL.iter().flat_map(|source| source.counters).chain(observe::MAPPED);
             all.map(|it| line(it.name, &format!("{} [{:?}, {:?}]", it.doc, it.scope, it.unit), Vec::new())).collect()
         }
+        // They have more to say than a line: see `describe`.
+        Kind::Rules => Vec::new(),
     }
 }
 
@@ -110,15 +123,32 @@ fn document(lines: &[Line]) -> serde_json::Value {
         .collect()
 }
 
-fn table(lines: &[Line]) -> String {
+fn in_markdown(lines: &[Line]) -> String {
+    let params = |line: &Line| {
+        let params = line.params.iter().map(|Param { name, default, .. }| format!("`{name}={default}`"));
+        params.collect::<Vec<_>>().join(" ")
+    };
+    let rows: String =
+        lines.iter().map(|line| format!("| `{}` | {} | {} |\n", line.name, line.says, params(line))).collect();
+    format!("| name | what it is | parameters |\n| --- | --- | --- |\n{rows}")
+}
+
+fn rows(kind: Kind) -> Vec<[String; 2]> {
+    if kind == Kind::Rules {
+        return describe::rows();
+    }
+    let param = |param: Param| {
+        let Param { name, default, legal, doc } = param;
+        [format!("  {name}={default}"), format!("  {doc} ({legal})")]
+    };
+    let of_line = |line: Line| [[line.name, line.says]].into_iter().chain(line.params.into_iter().map(param));
+    lines(kind).into_iter().flat_map(of_line).collect()
+}
+
+fn table(rows: Vec<[String; 2]>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(100);
-    for line in lines {
-        table.add_row([line.name.as_str(), line.says.as_str()]);
-        for Param { name, default, legal, doc } in &line.params {
-            table.add_row([format!("  {name}={default}"), format!("  {doc} ({legal})")]);
-        }
-    }
+    table.add_rows(rows);
     format!("{table}\n")
 }
 

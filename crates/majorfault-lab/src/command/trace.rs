@@ -3,7 +3,7 @@
 use crate::command::launched::Whom;
 use crate::command::{Exit, stop_flag};
 use crate::outputs::{Force, Kind, Outputs};
-use crate::process::recording::{self, Options, Recorded};
+use crate::watch::recording::{self, Recorded, RecordingOptions};
 use majorfault::{Bytes, Error, Nanos, Result};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let trace = outputs.claim("--output", Kind::Trace, &output)?;
     let stop = stop_flag()?;
     let mut launched = whom.launch()?;
-    let options = Options { length: length.map(|length| Duration::from_nanos(length.0)), code };
+    let options = RecordingOptions { length: length.map(|length| Duration::from_nanos(length.0)), code };
     let recorded = match trace.made_by(|path| recording::record(launched.pid, path, options, &stop)) {
         Ok(recorded) => recorded,
         Err(error) if launched.is_ours() => {

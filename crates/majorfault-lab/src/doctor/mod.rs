@@ -1,62 +1,31 @@
-//! The doctor: watches a running process for some seconds and says what is wrong with its file access.
+//! The doctor: says what is wrong with the file access of a process that was watched.
 //!
-//! `gather -> Evidence -> rules -> Finding`. A rule is a function of the evidence; it opens nothing.
+//! `watch -> Evidence -> rules -> Finding -> tell`. A rule is a function of the evidence; it opens nothing.
 
-mod advice;
-mod details;
-pub mod endpoint;
-pub mod evidence;
-pub mod gain;
-pub mod gather;
-pub mod grid;
-mod json;
-pub mod openmetrics;
-mod page;
-mod programs;
-mod round;
+mod gain;
+pub mod rule;
 pub mod rules;
-mod status;
-mod tally;
-mod terminal;
-pub mod totals;
+mod software;
+pub mod tell;
 
-use evidence::Evidence;
+use crate::watch::evidence::Evidence;
+use majorfault::observe::places::FileId;
+use rule::{Case, Proof, Replay, Rule, filled};
 
-pub use json::document;
-pub use page::page;
-pub use terminal::{print, print_proofs};
-
-/// How bad it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Good to know; costs little now.
-    Note,
-    /// Costs time or memory now.
-    Warning,
-    /// Fails, or is about to; or most of the time is lost.
-    Critical,
-}
-
-impl Severity {
-    /// The word in output and options.
-    pub fn word(self) -> &'static str {
-        match self {
-            Severity::Note => "note",
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        }
-    }
-}
+pub use gain::waiting;
+pub use rule::Severity;
 
 /// What a rule found.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Finding {
-    /// The rule's name; set by [`examine`].
+    /// The rule's name.
     pub rule: &'static str,
     /// How bad.
     pub severity: Severity,
-    /// Whose: a file's path, "process", "cgroup".
+    /// Whose: a file's path, "process", "cgroup", "machine".
     pub scope: String,
+    /// The mapped file that it is about, if it is about one.
+    pub file: Option<FileId>,
     /// What, as a sentence.
     pub what: String,
     /// Figures with units.
@@ -65,25 +34,49 @@ pub struct Finding {
     pub remedy: String,
     /// The command that shows that it is so, or that the remedy works.
     pub proof: String,
-}
-
-/// One defect that can be recognised.
-pub struct Rule {
-    /// Short name, as the file.
-    pub name: &'static str,
-    /// What it looks for, in one line.
-    pub summary: &'static str,
-    /// Looks for it.
-    pub look: fn(&Evidence) -> Vec<Finding>,
+    /// What `--prove` compares, where accesses can show it.
+    pub replay: Option<Replay>,
+    /// How many times as fast the program can be at most, where that is known and worth a word.
+    pub gain_at_most: Option<f64>,
 }
 
 /// What all rules find, worst first.
 pub fn examine(evidence: &Evidence) -> Vec<Finding> {
-    let look = |rule: &&Rule| {
-        let named = |finding| programs::with_setting(evidence, Finding { rule: rule.name, ..finding });
-        (rule.look)(evidence).into_iter().map(named).collect::<Vec<_>>()
-    };
-    let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(look).collect();
+    let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(|rule| found_by(rule, evidence)).collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
+}
+
+/// What one rule finds.
+fn found_by(rule: &Rule, evidence: &Evidence) -> Vec<Finding> {
+    (rule.look)(evidence).into_iter().map(|case| finding(rule, evidence, case)).collect()
+}
+
+/// A case in words.
+fn finding(rule: &Rule, evidence: &Evidence, case: Case) -> Finding {
+    let Case { severity, scope, file, mut figures, facts, remedy } = case;
+    debug_assert!(rule.remedies.iter().any(|declared| declared.says == remedy.says), "{}: {remedy:?}", rule.name);
+    figures.extend([("pid", evidence.target.pid.to_string()), ("scope", scope.clone())]);
+    let mapped = file.and_then(|id| evidence.files.iter().find(|file| file.id == id));
+    let setting = mapped.zip(remedy.symptom).and_then(|(file, symptom)| software::setting(evidence, file, symptom));
+    let (proof, replay) = match &remedy.proof {
+        Proof::Command(command) => (filled(command, &figures), None),
+        Proof::Replay(arms) => {
+            let replay = Replay::of(arms, evidence, mapped);
+            (replay.command(mapped.map_or("FILE", |file| &file.path)), Some(replay))
+        }
+    };
+    let says = filled(remedy.says, &figures);
+    Finding {
+        rule: rule.name,
+        severity,
+        scope,
+        file,
+        what: filled(rule.trouble, &figures),
+        evidence: facts,
+        remedy: setting.map_or(says.clone(), |setting| format!("{says}; {setting}")),
+        proof,
+        replay,
+        gain_at_most: mapped.and_then(|file| gain::at_most(rule.gain, evidence, file)),
+    }
 }

@@ -77,14 +77,14 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     }
     let file = memory_file::make(params.place, stage.dir())?;
     file.set_len(size as u64).map_err(|error| Error::io("size the file", "ftruncate", error))?;
-    let map = stage.phase("prepare", || prepare(&file, size, params.how))?;
+    let mut map = stage.phase("prepare", || prepare(&file, size, params.how))?;
     stage.phase("visit", || {
         for at in (0..size).step_by(BLOCK) {
-            map.change(at, BLOCK, |bytes| bytes.fill(at as u8 | 1));
+            map.fill(at, BLOCK, at as u8 | 1);
         }
         Ok(())
     })?;
-    let wrong = (0..size).step_by(BLOCK).find(|at| map.bytes(*at, BLOCK).iter().any(|byte| *byte != *at as u8 | 1));
+    let wrong = (0..size).step_by(BLOCK).find(|at| map.view(*at, BLOCK).to_vec() != [*at as u8 | 1; BLOCK]);
     if let Some(at) = wrong.or(map.guard().gone()) {
         let how = params.how.text();
         return Err(Error::Invalid(format!("after {how} the byte at {at} is not what was written; is there room?")));
@@ -105,9 +105,9 @@ fn prepare(file: &File, size: usize, how: How) -> Result<Guarded> {
     let populate =
         matches!(how, Populate | PopulateWillneed | PopulateSequential | FallocatePopulate | FallocatePopulateWillneed);
     let options = MapOptions { access: Access::Write, placement: Placement::Anywhere, populate };
-    let map = Guarded::new(Mapping::new(file, 0, size, &options)?);
+    let mut map = Guarded::new(Mapping::new(file, 0, size, &options)?);
     if matches!(how, Touch | TouchWillneed) {
-        (0..size).for_each(|at| map.change(at, 1, |byte| byte.fill(0)));
+        (0..size).for_each(|at| map.write(at, &[0]));
     }
     let whole = |advice| madvise(map.mapping(), 0, size, advice);
     match how {

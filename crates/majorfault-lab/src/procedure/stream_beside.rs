@@ -63,7 +63,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         Ok(map)
     })?;
     let pages = (hot / PAGE) as u64;
-    let touch = |number: u64| u64::from(map.bytes((mix(number) % pages) as usize * PAGE, 1)[0]);
+    let touch = |number: u64| u64::from(map.view((mix(number) % pages) as usize * PAGE, 1).get(0).unwrap_or(0));
     // Used many times over, so that nobody can doubt that it is hot.
     let sum = stage.phase("warm", || Ok((0..pages * 20).map(touch).sum::<u64>()))?;
     std::hint::black_box(sum);

@@ -77,11 +77,11 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         Skew::Address => (0, Placement::Skewed(PAGE)),
         Skew::Both => (PAGE as u64, Placement::Congruent),
     };
-    let map = stage.phase("open", || {
+    let mut map = stage.phase("open", || {
         let access = if params.op == Op::Write { Access::Write } else { Access::Read };
         Ok(Guarded::new(Mapping::new(&file, offset, size, &MapOptions { access, placement, populate: false })?))
     })?;
-    let sum = stage.phase("visit", || Ok(visit(&map, params.op)))?;
+    let sum = stage.phase("visit", || Ok(visit(&mut map, params.op)))?;
     if params.op == Op::Read && sum != (size / PAGE) as u64 {
         return Err(Error::Invalid(format!("read {sum} pages of ones, not {}", size / PAGE)));
     }
@@ -112,14 +112,21 @@ fn fill(file: &File, length: usize) -> Result<()> {
 }
 
 /// Every byte of every page; pages that are all ones are counted.
-fn visit(map: &Guarded, op: Op) -> u64 {
+fn visit(map: &mut Guarded, op: Op) -> u64 {
     let pages = (0..map.mapping().length()).step_by(PAGE);
     match op {
         Op::Write => {
-            pages.for_each(|at| map.change(at, PAGE, |bytes| bytes.fill(1)));
+            pages.for_each(|at| map.write(at, &[1; PAGE]));
             0
         }
-        Op::Read => pages.filter(|at| map.bytes(*at, PAGE).iter().all(|byte| *byte == 1)).count() as u64,
+        Op::Read => {
+            let mut page = [0; PAGE];
+            let is_ones = |at: &usize| {
+                map.view(*at, PAGE).read(0, &mut page);
+                page == [1; PAGE]
+            };
+            pages.filter(is_ones).count() as u64
+        }
     }
 }
 

@@ -90,7 +90,7 @@ fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Resul
     if let Arm::Procedure(choice) = &trial.arm {
         return run_procedure(trial, choice, line);
     }
-    let target = Arc::new(Target::open(&trial.data.files, &trial.layout())?);
+    let target = Arc::new(assumed_unchanged(Target::open(&trial.data.files, &trial.layout())?));
     let (cache, notes) = page_cache::prepare(&target, trial.cache)?;
     line.say(&Said::Ready { cache, notes });
     line.wait();
@@ -102,6 +102,15 @@ fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Resul
         return Err(Error::Invalid("a peer's order names no program".to_owned()));
     };
     run_method(trial, choice, target, stop, line)
+}
+
+/// The target, with the promise by which mapped methods lend bytes in place: what is measured is no copy.
+#[allow(unsafe_code, reason = "the one promise of the lab")]
+fn assumed_unchanged(target: Target) -> Target {
+    // SAFETY: this process opens one reader on the target and uses it and its siblings alone; what is read back is read when
+    // they are gone. Files that we made are ours alone while their session runs, and those that a user names are compared
+    // before and after by the gate `same file`. What looks at the bytes (`check`) adds up integers, of which any are valid.
+    unsafe { target.assume_unchanged() }
 }
 
 /// Runs a procedure's own phases; the clock stands between them as between those of a method.

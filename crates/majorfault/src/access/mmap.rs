@@ -1,12 +1,18 @@
 //! The file mapped and read in place: no copy, a fault for every page (or folio) not yet mapped.
+//!
+//! In place only where somebody promised that nobody changes the file ([`Target::assume_unchanged`]); else each extent is copied
+//! before it is shown. Readers that share a mapping for writing keep their bytes apart by claims.
+#![allow(unsafe_code, reason = "the promise of the target is taken up where bytes are lent")]
 
 use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
 use crate::params::{Given, Params};
 use crate::sys::advice::{self, Advice};
+use crate::sys::claims::{Claimant, Claims, Kind};
 use crate::sys::fault::Guarded;
 use crate::sys::map::{Access, MapOptions, Mapping, Placement};
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 pub(super) const METHOD: Method = Method {
@@ -99,14 +105,26 @@ struct Maps {
     starts: Vec<u64>,
     writable: bool,
     share: Share,
+    /// Whether bytes are shown and changed in place: their target promises that nobody else changes them.
+    in_place: bool,
+    /// Who uses which bytes, where some of the readers may change them.
+    claims: Option<Arc<Claims>>,
 }
 
-struct MmapReader(Arc<Maps>);
+struct MmapReader {
+    maps: Arc<Maps>,
+    claimant: Option<Claimant>,
+    /// An extent, where it is not shown in place.
+    copy: Vec<u8>,
+}
+
+const COPIED: &str = "each extent is copied before it is shown: nobody promised that the files stay unchanged \
+                      (Target::assume_unchanged)";
 
 pub(super) fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
     let params = MmapParams::from_given(given)?;
     let (maps, notes) = Maps::open(Arc::clone(&target), &params)?;
-    Ok(Opened::new(Box::new(MmapReader(Arc::new(maps))), target, params.given(), notes))
+    Ok(Opened::new(Box::new(MmapReader::new(Arc::new(maps))), target, params.given(), notes))
 }
 
 impl Maps {
@@ -145,7 +163,11 @@ impl Maps {
             starts.push(start);
         }
         let writable = target.writable() || *share == Share::Private;
-        let maps = Maps { target, maps, starts, writable, share: *share };
+        // The bytes of a file that is named twice are at two places, and a claim covers one.
+        let in_place = target.is_assumed_unchanged() && !(writable && target.has_twins());
+        notes.extend((!in_place).then(|| COPIED.to_owned()));
+        let claims = writable.then(Arc::default);
+        let maps = Maps { target, maps, starts, writable, share: *share, in_place, claims };
         maps.check()?;
         Ok((maps, notes))
     }
@@ -210,56 +232,145 @@ fn fill(map: &Mapping, populate: Populate) -> Result<()> {
     }
 }
 
+impl MmapReader {
+    fn new(maps: Arc<Maps>) -> MmapReader {
+        let claimant = maps.claims.as_ref().map(Claims::claimant);
+        MmapReader { maps, claimant, copy: Vec::new() }
+    }
+
+    /// Shows the bytes themselves. A reader of a mapping for writing claims them until the visitor returns.
+    #[inline]
+    fn show_in_place(&mut self, extent: Extent, see: impl FnOnce(&[u8]) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
+        let MmapReader { maps, claimant, .. } = self;
+        let (map, at) = maps.locate(extent)?;
+        let _held = match claimant {
+            Some(claimant) => Some(claimant.claim(bytes_of(extent), Kind::Shared)?),
+            None => None,
+        };
+        // SAFETY: the target promises that only siblings change these bytes while they are shown; those have this very mapping,
+        // which is either for reading, or they claim what they change, and the claim above is held until `see` returns.
+        Ok(see(unsafe { maps.maps[map].bytes(at, extent.length) }))
+    }
+
+    /// Shows a copy; the bytes are claimed only while it is made.
+    fn show_copied(&mut self, extent: Extent, see: impl FnOnce(&[u8]) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
+        let MmapReader { maps, claimant, copy } = self;
+        let (map, at) = maps.locate(extent)?;
+        let copy = room(copy, extent.length);
+        let held = claimant.as_mut().map(|claimant| claimant.claim(bytes_of(extent), Kind::Shared)).transpose()?;
+        maps.maps[map].view(at, extent.length).read(0, copy);
+        drop(held);
+        Ok(see(copy))
+    }
+
+    /// Lets `fill` change the bytes themselves, claimed until it returns.
+    fn change_in_place(
+        &mut self,
+        extent: Extent,
+        fill: impl FnOnce(&mut [u8]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let MmapReader { maps, claimant, .. } = self;
+        let (map, at) = maps.locate(extent)?;
+        let claimant = claimant.as_mut().ok_or_else(|| unclaimed(extent))?;
+        let _held = claimant.claim(bytes_of(extent), Kind::Exclusive)?;
+        // SAFETY: the target promises that only siblings use these bytes meanwhile; those claim what they show and change, and
+        // the claim above excludes them until `fill` returns.
+        Ok(unsafe { maps.maps[map].change_shared(at, extent.length, fill) })
+    }
+
+    /// Lets `fill` fill a buffer, and copies it to the bytes, which are claimed meanwhile.
+    fn change_copied(
+        &mut self,
+        extent: Extent,
+        fill: impl FnOnce(&mut [u8]) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let MmapReader { maps, claimant, copy } = self;
+        let (map, at) = maps.locate(extent)?;
+        let claimant = claimant.as_mut().ok_or_else(|| unclaimed(extent))?;
+        let copy = room(copy, extent.length);
+        let flow = fill(copy);
+        let _held = claimant.claim(bytes_of(extent), Kind::Exclusive)?;
+        // SAFETY: all who use this mapping claim what they read and write, and the claim above excludes them.
+        unsafe { maps.maps[map].write_shared(at, copy) };
+        Ok(flow)
+    }
+}
+
+fn bytes_of(extent: Extent) -> Range<u64> {
+    extent.offset..extent.offset + extent.length as u64
+}
+
+fn room(copy: &mut Vec<u8>, length: usize) -> &mut [u8] {
+    if copy.len() < length {
+        copy.resize(length, 0);
+    }
+    &mut copy[..length]
+}
+
+/// Cannot happen: what is writable has claims.
+#[cold]
+fn unclaimed(extent: Extent) -> Error {
+    Error::Invalid(format!("the mapping of {} bytes at {} is for reading", extent.length, extent.offset))
+}
+
 impl Reader for MmapReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         for (index, extent) in extents.iter().enumerate() {
-            let (map, at) = self.0.locate(*extent)?;
-            if visitor.see(index, self.0.maps[map].bytes(at, extent.length)).is_break() {
+            let see = |bytes: &[u8]| visitor.see(index, bytes);
+            let flow = match self.maps.in_place {
+                true => self.show_in_place(*extent, see)?,
+                false => self.show_copied(*extent, see)?,
+            };
+            if flow.is_break() {
                 break;
             }
         }
-        self.0.check()
+        self.maps.check()
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-        if !self.0.writable {
-            self.0.target.check_writable()?;
+        if !self.maps.writable {
+            self.maps.target.check_writable()?;
         }
         for (index, extent) in extents.iter().enumerate() {
-            let (map, at) = self.0.locate(*extent)?;
-            if self.0.maps[map].change(at, extent.length, |bytes| filler.fill(index, bytes)).is_break() {
+            let fill = |bytes: &mut [u8]| filler.fill(index, bytes);
+            let flow = match self.maps.in_place {
+                true => self.change_in_place(*extent, fill)?,
+                false => self.change_copied(*extent, fill)?,
+            };
+            if flow.is_break() {
                 break;
             }
         }
-        self.0.check()
+        self.maps.check()
     }
 
     fn check_update(&self, extent: Extent) -> Result<()> {
-        if !self.0.writable {
-            self.0.target.check_writable()?;
+        if !self.maps.writable {
+            self.maps.target.check_writable()?;
         }
-        self.0.locate(extent).map(drop)
+        self.maps.locate(extent).map(drop)
     }
 
     fn sync(&mut self) -> Result<()> {
-        if self.0.share == Share::Private {
+        if self.maps.share == Share::Private {
             return Ok(());
         }
-        self.0.maps.iter().try_for_each(|map| map.mapping().sync())?;
-        self.0.check()
+        self.maps.maps.iter().try_for_each(|map| map.mapping().sync())?;
+        self.maps.check()
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        Ok(Box::new(MmapReader(Arc::clone(&self.0))))
+        Ok(Box::new(MmapReader::new(Arc::clone(&self.maps))))
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {
-        self.0.advise(extents, Advice::WillNeed)
+        self.maps.advise(extents, Advice::WillNeed)
     }
 
     fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
-        match self.0.share {
-            Share::Shared => self.0.advise(extents, Advice::DontNeed),
+        match self.maps.share {
+            Share::Shared => self.maps.advise(extents, Advice::DontNeed),
             // It would throw private changes away.
             Share::Private => Ok(()),
         }
@@ -288,6 +399,118 @@ mod tests {
 
         let Err(Error::Truncated { offset, .. }) = error else { panic!("{error:?}") };
         assert_eq!(offset, 4 * PAGE as u64);
+    }
+
+    /// The file as a target that nobody changes but its readers.
+    fn unchanged(file: &TestFile, write: bool) -> Arc<Target> {
+        let layout = crate::files::Layout { write, ..crate::files::Layout::default() };
+        let target = Target::open(&[file.path().to_owned()], &layout).unwrap();
+        // SAFETY: every test here opens one reader on it, and changes the file by its siblings.
+        Arc::new(unsafe { target.assume_unchanged() })
+    }
+
+    const FIRST: Extent = Extent { offset: 0, length: PAGE };
+
+    /// Where the first page is shown and filled.
+    fn addresses(reader: &mut dyn Reader) -> [usize; 2] {
+        let (mut shown, mut filled) = (0, 0);
+        reader.visit(&[FIRST], &mut |_: usize, bytes: &[u8]| shown = bytes.as_ptr() as usize).unwrap();
+        let fill = &mut |_: usize, bytes: &mut [u8]| {
+            filled = bytes.as_ptr() as usize;
+            bytes.fill(3);
+        };
+        reader.update(&[FIRST], fill).unwrap();
+        [shown, filled]
+    }
+
+    #[test]
+    fn bytes_are_lent_in_place_only_with_the_promise_that_nobody_changes_them() {
+        let file = TestFile::on_disk(4 * PAGE);
+        for (promised, target) in [(true, unchanged(&file, true)), (false, file.target(true))] {
+            let (maps, notes) = Maps::open(target, &MmapParams::from_given(&Given::none()).unwrap()).unwrap();
+            let mapped = maps.maps[0].mapping().as_ptr() as usize;
+            let mut reader = MmapReader::new(Arc::new(maps));
+
+            let addresses = addresses(&mut reader);
+
+            assert_eq!(addresses.map(|address| address == mapped), [promised; 2]);
+            assert_eq!(notes, if promised { vec![] } else { vec![COPIED.to_owned()] });
+            assert_eq!(std::fs::read(file.path()).unwrap()[..PAGE], [3; PAGE]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_named_twice_is_copied_where_it_can_be_changed() {
+        let file = TestFile::on_disk(2 << 20);
+        for write in [false, true] {
+            let layout = crate::files::Layout { write, ..crate::files::Layout::default() };
+            let target = Target::open(&[file.path().to_owned(), file.path().to_owned()], &layout).unwrap();
+            // SAFETY: the readers of this test do not show anything.
+            let target = Arc::new(unsafe { target.assume_unchanged() });
+
+            let (maps, _) = Maps::open(target, &MmapParams::from_given(&Given::none()).unwrap()).unwrap();
+
+            assert_eq!(maps.in_place, !write);
+        }
+    }
+
+    #[test]
+    fn a_visitor_that_changes_what_it_is_shown_gets_an_error() {
+        let file = TestFile::on_disk(4 * PAGE);
+        for share in ["shared", "private"] {
+            let given = format!("share={share}").parse().unwrap();
+            let mut reader = open(unchanged(&file, true), &given).unwrap().reader;
+            let mut sibling = reader.sibling().unwrap();
+            let (mut seen, mut outcomes) = (Vec::new(), Vec::new());
+
+            let change = |_: usize, bytes: &mut [u8]| bytes.fill(9);
+            let visited = reader.visit(&[FIRST], &mut |_: usize, bytes: &[u8]| {
+                outcomes.push(sibling.update(&[FIRST], &mut { change }));
+                outcomes.push(sibling.update(&[Extent { offset: PAGE as u64, ..FIRST }], &mut { change }));
+                seen = bytes.to_vec();
+            });
+
+            assert!(visited.is_ok() && seen == file.content()[..PAGE]);
+            assert!(matches!(outcomes[0], Err(Error::Invalid(_))) && outcomes[1].is_ok(), "{outcomes:?}");
+        }
+    }
+
+    #[test]
+    fn siblings_never_see_a_change_half_done() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mut writer = open(unchanged(&file, true), &Given::none()).unwrap().reader;
+        let mut readers = [writer.sibling().unwrap(), writer.sibling().unwrap()];
+        writer.update(&[FIRST], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).unwrap();
+        let is_whole = |_: usize, bytes: &[u8]| {
+            let first = bytes[0];
+            assert!(bytes.iter().all(|byte| *byte == first), "{first} and others");
+        };
+
+        std::thread::scope(|scope| {
+            for reader in &mut readers {
+                scope.spawn(move || (0..2000).for_each(|_| reader.visit(&[FIRST], &mut { is_whole }).unwrap()));
+            }
+            for turn in 0..2000 {
+                let fill = &mut |_: usize, bytes: &mut [u8]| bytes.iter_mut().for_each(|byte| *byte = turn as u8);
+                writer.update(&[FIRST], fill).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn a_copied_extent_may_be_changed_while_it_is_shown() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mut reader = open(file.target(true), &Given::none()).unwrap().reader;
+        let mut sibling = reader.sibling().unwrap();
+
+        let visited = reader.visit(&[FIRST], &mut |_: usize, bytes: &[u8]| {
+            let before = bytes.to_vec();
+            sibling.update(&[FIRST], &mut |_: usize, bytes: &mut [u8]| bytes.fill(9)).unwrap();
+            assert!(before == bytes && bytes == &file.content()[..PAGE]);
+        });
+
+        visited.unwrap();
+        assert_eq!(std::fs::read(file.path()).unwrap()[..PAGE], [9; PAGE]);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //! may be truncated without a SIGBUS, and mappings that tell what they got.
 //!
 //! What is gone reads as zeros through a slice, which cannot tell an error: ask `check` before believing what was read.
-//! Mapping is no `unsafe` here; blocks around it may stay (`unused_unsafe` tells where).
+//! Mapping is `unsafe` for memmap2's reason: slices are lent for as long as the map lives, and only the program can know
+//! that nobody changes the file meanwhile. [`MappedFile`] needs no such promise.
+#![allow(unsafe_code, reason = "the promise of `map` is taken here and taken up by the slices")]
 
 use super::{Harmless, MapFileOptions, MappedFile};
 use crate::error::Error;
@@ -69,28 +71,45 @@ impl MmapOptions {
     /// Maps for reading.
     ///
     /// Errors: those of mmap(2); an empty file or range, which memmap2 takes.
-    pub fn map(&self, file: &File) -> io::Result<Mmap> {
+    ///
+    /// # Safety
+    ///
+    /// While a slice of it lives, nobody changes the mapped bytes: not this process, not another mapping of the file, not
+    /// another program; and nobody cuts the file short before their end (pages that are gone become zeros).
+    pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
         self.by(MappedFile::options(), file).map(Mmap)
     }
 
     /// Maps for reading, apart from what others write by private mappings. The same as [`map`](MmapOptions::map) here.
     ///
     /// Errors: as [`map`](MmapOptions::map).
-    pub fn map_copy_read_only(&self, file: &File) -> io::Result<Mmap> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`map`](MmapOptions::map): pages show the file here, too.
+    pub unsafe fn map_copy_read_only(&self, file: &File) -> io::Result<Mmap> {
         self.by(MappedFile::options().copy_on_write(), file).map(Mmap)
     }
 
     /// Maps for private changes.
     ///
     /// Errors: as [`map`](MmapOptions::map).
-    pub fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`map`](MmapOptions::map): pages that were not written yet show the file.
+    pub unsafe fn map_copy(&self, file: &File) -> io::Result<MmapMut> {
         self.by(MappedFile::options().copy_on_write(), file).map(MmapMut)
     }
 
     /// Maps for changes of the file, which must be open for writing.
     ///
     /// Errors: as [`map`](MmapOptions::map).
-    pub fn map_mut(&self, file: &File) -> io::Result<MmapMut> {
+    ///
+    /// # Safety
+    ///
+    /// As for [`map`](MmapOptions::map), and nobody reads the bytes by another mapping while a slice for changing lives.
+    pub unsafe fn map_mut(&self, file: &File) -> io::Result<MmapMut> {
         self.by(MappedFile::options().write_shared(), file).map(MmapMut)
     }
 
@@ -113,8 +132,13 @@ impl Mmap {
     /// Maps the whole file for reading.
     ///
     /// Errors: as [`MmapOptions::map`].
-    pub fn map(file: &File) -> io::Result<Mmap> {
-        MmapOptions::new().map(file)
+    ///
+    /// # Safety
+    ///
+    /// As for [`MmapOptions::map`].
+    pub unsafe fn map(file: &File) -> io::Result<Mmap> {
+        // SAFETY: what the caller promises.
+        unsafe { MmapOptions::new().map(file) }
     }
 
     /// Advises how all of it will be used.
@@ -148,8 +172,13 @@ impl MmapMut {
     /// Maps the whole file for changes.
     ///
     /// Errors: as [`MmapOptions::map_mut`].
-    pub fn map_mut(file: &File) -> io::Result<MmapMut> {
-        MmapOptions::new().map_mut(file)
+    ///
+    /// # Safety
+    ///
+    /// As for [`MmapOptions::map_mut`].
+    pub unsafe fn map_mut(file: &File) -> io::Result<MmapMut> {
+        // SAFETY: what the caller promises.
+        unsafe { MmapOptions::new().map_mut(file) }
     }
 
     /// Returns when the changes are on the device.
@@ -188,20 +217,23 @@ fn part(offset: usize, length: usize) -> Range<usize> {
 impl Deref for Mmap {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.0.whole()
+        // SAFETY: promised when it was mapped.
+        unsafe { self.0.whole() }
     }
 }
 
 impl Deref for MmapMut {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.0.whole()
+        // SAFETY: promised when it was mapped.
+        unsafe { self.0.whole() }
     }
 }
 
 impl DerefMut for MmapMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.whole_mut()
+        // SAFETY: promised when it was mapped; borrowed exclusively.
+        unsafe { self.0.whole_mut() }
     }
 }
 
@@ -233,7 +265,8 @@ mod tests {
         let file = TestFile::on_disk(PAGE);
         let reading = File::open(file.path()).unwrap();
 
-        let refused = MmapMut::map_mut(&reading).unwrap_err();
+        // SAFETY: nobody else knows the file.
+        let refused = unsafe { MmapMut::map_mut(&reading) }.unwrap_err();
 
         assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
@@ -243,7 +276,8 @@ mod tests {
     fn an_error_of_our_own_is_told_by_its_sentence() {
         let file = TestFile::on_disk(PAGE);
 
-        let refused = MmapOptions::new().offset(8192).map(file.file()).unwrap_err();
+        // SAFETY: nobody else knows the file.
+        let refused = unsafe { MmapOptions::new().offset(8192).map(file.file()) }.unwrap_err();
 
         assert_eq!(refused.raw_os_error(), None);
         assert!(refused.to_string().contains(&file.path().display().to_string()), "{refused}");

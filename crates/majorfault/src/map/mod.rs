@@ -1,19 +1,23 @@
 //! Mapped files that behave: alignment and page sizes verified, advice typed by what it can destroy, truncation an error
 //! instead of a dead process, loading with progress, and residency that can be asked before anybody waits.
 //!
+//! A file may be changed by anybody at any time, so safe code reads mapped bytes by copy, through a [`View`]. Slices of them
+//! need a promise, which only the program can give: [`MappedFile::assume_stable`].
+//!
 //! ```no_run
 //! use majorfault::map::MappedFile;
 //!
 //! let model = MappedFile::options().huge_pages().open("/data/model.bin")?;
 //! model.load(&mut |done, all| eprintln!("{done} of {all} bytes"))?;
 //! let header = model.get(0..4096)?;
-//! println!("{} bytes, magic {:?}", model.len(), &header[..4]);
+//! println!("{} bytes, magic {:?}", model.len(), header.value::<u32>(0));
 //! # Ok::<(), majorfault::Error>(())
 //! ```
 
 mod advise;
 mod load;
 pub mod memmap2;
+mod stable;
 #[cfg(feature = "async")]
 mod waiting;
 
@@ -29,8 +33,10 @@ use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+pub use crate::sys::view::{Chunks, Plain, View};
 pub use advise::{Destructive, Harmless};
 pub use load::LoadReport;
+pub use stable::{Stable, StableMut};
 #[cfg(feature = "async")]
 pub use waiting::{AsyncMap, Waiting};
 
@@ -45,8 +51,9 @@ pub struct MapFileOptions {
 
 /// A file, or a part of one, mapped into memory; unmapped on drop.
 ///
-/// Its bytes may change while they are looked at, when another program writes the file: see them as input, never as
-/// something whose value holds.
+/// Its bytes may change while they are looked at, when anybody writes the file, and that of a copy-on-write mapping, too: pages
+/// that were not written yet show the file. So they are read by copy ([`View`], [`read`](MappedFile::read)) and written by copy
+/// ([`write`](MappedFile::write)); slices need the promise of [`assume_stable`](MappedFile::assume_stable).
 #[derive(Debug)]
 pub struct MappedFile {
     map: Guarded,
@@ -60,11 +67,11 @@ pub struct MappedFile {
     notes: Vec<String>,
 }
 
-/// What [`MappedFile::try_get`] found.
+/// What [`MappedFile::try_get`] found, as a [`View`], or [`Stable::try_get`], as a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TryGet<'m> {
+pub enum TryGet<B> {
     /// The bytes are in memory now; reading them does not wait for the device, unless they are evicted in between.
-    Ready(&'m [u8]),
+    Ready(B),
     /// Some of them are not.
     NotResident,
 }
@@ -200,82 +207,94 @@ impl MappedFile {
         self.map.mapping().is_congruent()
     }
 
-    /// The bytes of `range`, faulted in by one call, so that the caller waits here and not at each page.
+    /// The bytes of `range`, to be read by copy, faulted in by one call, so that the caller waits here and not at each page.
     ///
     /// Costs a system call; reading the pages where they are not in memory.
     ///
     /// Errors: Invalid (outside), Truncated (the file is shorter now, or a page cannot be read).
-    pub fn get(&self, range: Range<usize>) -> Result<&[u8]> {
-        let (at, length) = self.place(&range)?;
-        if length > 0 {
-            match advice::madvise(self.map.mapping(), at, length, Advice::PopulateRead) {
-                Ok(()) => {}
-                // EFAULT: pages beyond the file's end now; EHWPOISON or EIO: unreadable ones.
-                Err(error) if matches!(error.errno(), Some(libc::EFAULT | libc::EHWPOISON | libc::EIO)) => {
-                    return Err(self.truncated(range.start));
-                }
-                // Before Linux 5.14 the pages are faulted in as they are read.
-                Err(_) => {}
-            }
-        }
+    pub fn get(&self, range: Range<usize>) -> Result<View<'_>> {
+        self.fault_in(&range)?;
         self.bytes(range)
     }
 
-    /// The bytes of `range`, without touching them. Each page that is not in memory is faulted in when it is read; ask
-    /// [`check`](MappedFile::check) afterwards whether one was gone, which then reads as zeros.
+    /// The bytes of `range`, to be read by copy, without touching them. Each page that is not in memory is faulted in when it is
+    /// read; ask [`check`](MappedFile::check) afterwards whether one was gone, which then reads as zeros.
     ///
     /// Errors: Invalid (outside), Truncated (a page was gone before).
-    pub fn bytes(&self, range: Range<usize>) -> Result<&[u8]> {
+    pub fn bytes(&self, range: Range<usize>) -> Result<View<'_>> {
         let (at, length) = self.place(&range)?;
         self.check()?;
-        Ok(self.map.bytes(at, length))
+        Ok(self.map.view(at, length))
     }
 
-    /// The bytes of `range` if they are all in memory, by cachestat(2) or mincore(2). For threads that must not wait.
+    /// Copies the bytes from `at` on into `into`, which they fill. Those of a file that is written meanwhile may be torn: see
+    /// [`View`].
+    ///
+    /// Errors: Invalid (outside), Truncated (a page was gone; what is in `into` is partly zeros then).
+    pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
+        self.bytes(at..at.saturating_add(into.len()))?.read(0, into);
+        self.check()
+    }
+
+    /// The bytes of `range`, to be read by copy, if they are all in memory, by cachestat(2) or mincore(2). For threads that must
+    /// not wait.
     ///
     /// Costs a system call, 0.2 us for a page.
     ///
     /// Errors: Invalid (outside), Truncated.
-    pub fn try_get(&self, range: Range<usize>) -> Result<TryGet<'_>> {
-        let (at, length) = self.place(&range)?;
-        if length == 0 {
-            return Ok(TryGet::Ready(&[]));
-        }
-        let page = rustix::param::page_size();
-        let begin = at / page * page;
-        let whole = (at + length).next_multiple_of(page) - begin;
-        let (resident, _) = cache::resident(&self.file, self.start + begin as u64, whole as u64)?;
-        match resident >= whole as u64 {
+    pub fn try_get(&self, range: Range<usize>) -> Result<TryGet<View<'_>>> {
+        match self.is_resident(&range)? {
             true => self.bytes(range).map(TryGet::Ready),
             false => Ok(TryGet::NotResident),
         }
     }
 
-    /// Lets `change` set the bytes of `range`; seen by others where the file is mapped by
-    /// [`write_shared`](MapFileOptions::write_shared).
+    /// Sets the bytes from `at` on; seen by others where the file is mapped by
+    /// [`write_shared`](MapFileOptions::write_shared), perhaps half-way.
     ///
     /// Errors: Invalid (outside, mapped for reading), Truncated.
-    pub fn change<T>(&mut self, range: Range<usize>, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
-        if !self.map.mapping().is_writable() {
-            return Err(Error::Invalid(format!(
-                "{} is mapped for reading; map it with copy_on_write or write_shared",
-                self.path.display()
-            )));
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
+        self.check_writable()?;
+        let (at, _) = self.place(&(at..at.saturating_add(bytes.len())))?;
+        self.map.write(at, bytes);
+        self.check()
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        if self.map.mapping().is_writable() {
+            return Ok(());
         }
-        let (at, length) = self.place(&range)?;
-        let done = self.map.change(at, length, change);
-        self.check()?;
-        Ok(done)
+        Err(Error::Invalid(format!(
+            "{} is mapped for reading; map it with copy_on_write or write_shared",
+            self.path.display()
+        )))
     }
 
-    /// All bytes; what is gone reads as zeros.
-    fn whole(&self) -> &[u8] {
-        self.map.bytes(self.lead, self.length)
+    fn fault_in(&self, range: &Range<usize>) -> Result<()> {
+        let (at, length) = self.place(range)?;
+        if length == 0 {
+            return Ok(());
+        }
+        match advice::madvise(self.map.mapping(), at, length, Advice::PopulateRead) {
+            // EFAULT: pages beyond the file's end now; EHWPOISON or EIO: unreadable ones.
+            Err(error) if matches!(error.errno(), Some(libc::EFAULT | libc::EHWPOISON | libc::EIO)) => {
+                Err(self.truncated(range.start))
+            }
+            // Before Linux 5.14 the pages are faulted in as they are read.
+            _ => Ok(()),
+        }
     }
 
-    /// The same for changing. Panics where it is mapped for reading.
-    fn whole_mut(&mut self) -> &mut [u8] {
-        self.map.bytes_mut(self.lead, self.length)
+    fn is_resident(&self, range: &Range<usize>) -> Result<bool> {
+        let (at, length) = self.place(range)?;
+        if length == 0 {
+            return Ok(true);
+        }
+        let page = rustix::param::page_size();
+        let begin = at / page * page;
+        let whole = (at + length).next_multiple_of(page) - begin;
+        let (resident, _) = cache::resident(&self.file, self.start + begin as u64, whole as u64)?;
+        Ok(resident >= whole as u64)
     }
 
     /// Returns when what was changed is on the device (msync, then fsync). Nothing to do for other mappings.
@@ -346,7 +365,7 @@ mod tests {
             let map = MappedFile::options().range(range.clone()).open(file.path()).unwrap();
 
             let wanted = &file.content()[range.start as usize..range.end as usize];
-            assert_eq!(map.get(0..map.len()).unwrap(), wanted);
+            assert_eq!(map.get(0..map.len()).unwrap().to_vec(), wanted);
             assert!(matches!(map.get(0..map.len() + 1), Err(Error::Invalid(_))));
         }
     }
@@ -381,8 +400,10 @@ mod tests {
 
         assert!(matches!(map.get(8 * PAGE..9 * PAGE), Err(Error::Truncated { .. })));
         assert!(map.get(0..4 * PAGE).is_ok(), "what is there can still be read");
-        let sum: u64 = map.bytes(8 * PAGE..9 * PAGE).unwrap().iter().map(|byte| u64::from(*byte)).sum();
-        assert_eq!(sum, 0, "what is gone reads as zeros");
+        let mut gone = [1; PAGE];
+        map.bytes(8 * PAGE..9 * PAGE).unwrap().read(0, &mut gone);
+        assert_eq!(gone, [0; PAGE], "what is gone reads as zeros");
+        assert!(matches!(map.read(12 * PAGE, &mut gone), Err(Error::Truncated { .. })));
         assert!(matches!(map.check(), Err(Error::Truncated { offset, .. }) if offset == 8 * PAGE as u64));
     }
 
@@ -403,13 +424,14 @@ mod tests {
                 for _ in 0..8 {
                     let (from, to) = (draw(map.len() as u64) as usize, draw(map.len() as u64) as usize);
                     let range = from.min(to)..from.max(to) + 1;
+                    let mut bytes = vec![0; range.len()];
                     let outcome = match draw(3) {
-                        0 => map.get(range).map(|bytes| u64::from(bytes[0])),
-                        1 => map.bytes(range).map(|bytes| bytes.iter().map(|byte| u64::from(*byte)).sum()),
-                        _ => map.change(range, |bytes| bytes.iter_mut().map(|byte| u64::from(*byte)).sum()),
+                        0 => map.get(range).map(|view| assert!(!view.is_empty())),
+                        1 => map.read(range.start, &mut bytes),
+                        _ => map.write(range.start, &bytes),
                     };
-                    match outcome.and_then(|sum| map.check().map(|()| sum)) {
-                        Ok(_) => whole.fetch_add(1, Ordering::Relaxed),
+                    match outcome.and_then(|()| map.check()) {
+                        Ok(()) => whole.fetch_add(1, Ordering::Relaxed),
                         Err(Error::Truncated { .. }) => cut.fetch_add(1, Ordering::Relaxed),
                         Err(other) => panic!("{other}"),
                     };
@@ -440,26 +462,44 @@ mod tests {
         fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
         let map = MappedFile::options().advice(Harmless::Random).open(file.path()).unwrap();
 
-        assert_eq!(map.try_get(0..64 * PAGE).unwrap(), TryGet::NotResident);
+        assert!(matches!(map.try_get(0..64 * PAGE).unwrap(), TryGet::NotResident));
         map.get(0..64 * PAGE).unwrap();
-        assert_eq!(map.try_get(0..64 * PAGE).unwrap(), TryGet::Ready(file.content()));
+        let TryGet::Ready(view) = map.try_get(0..64 * PAGE).unwrap() else { panic!("not there") };
+        assert_eq!(view.to_vec(), file.content());
     }
 
     #[test]
     fn changes_go_where_they_were_asked_to() {
         let file = TestFile::on_disk(4 * PAGE);
         let mut own = MappedFile::options().copy_on_write().open(file.path()).unwrap();
-        own.change(0..4, |bytes| bytes.fill(0)).unwrap();
-        assert_eq!(own.get(0..4).unwrap(), [0; 4]);
+        own.write(0, &[0; 4]).unwrap();
+        assert_eq!(own.get(0..4).unwrap().to_vec(), [0; 4]);
         assert_eq!(std::fs::read(file.path()).unwrap(), file.content());
 
         let mut shared = MappedFile::options().write_shared().open(file.path()).unwrap();
-        shared.change(PAGE..PAGE + 4, |bytes| bytes.fill(7)).unwrap();
+        shared.write(PAGE, &[7; 4]).unwrap();
+        assert!(matches!(shared.write(4 * PAGE - 1, &[7; 2]), Err(Error::Invalid(_))));
+        assert!(matches!(shared.write(usize::MAX, &[7; 2]), Err(Error::Invalid(_))));
         shared.sync().unwrap();
         assert_eq!(std::fs::read(file.path()).unwrap()[PAGE..PAGE + 4], [7; 4]);
 
         let mut reading = MappedFile::open(file.path()).unwrap();
-        assert!(matches!(reading.change(0..1, |_| ()), Err(Error::Invalid(_))));
+        assert!(matches!(reading.write(0, &[1]), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn a_view_shows_what_another_mapping_of_the_file_writes() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let (reading, private) =
+            (MappedFile::open(file.path()).unwrap(), MappedFile::options().copy_on_write().open(file.path()).unwrap());
+        let mut writing = MappedFile::options().write_shared().open(file.path()).unwrap();
+        let views = [reading.get(0..PAGE).unwrap(), private.get(0..PAGE).unwrap()];
+
+        writing.write(5, b"changed").unwrap();
+
+        for view in views {
+            assert_eq!(view.part(5..12).to_vec(), b"changed");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Mapped files for asynchronous programs: a fault would block the thread that runs a hundred tasks, so a thread beside it
 //! brings what is not in memory, and the task waits.
 
-use super::{MappedFile, TryGet};
+use super::{MappedFile, TryGet, View};
 use crate::error::{Error, Result};
 use crate::sys::cache::{self, FileAdvice};
 use std::future::Future;
@@ -57,7 +57,8 @@ impl AsyncMap {
     }
 
     /// The bytes of `range` as soon as they are in memory; at once where they are. They may be evicted again before they are
-    /// read, under memory pressure: then reading them blocks, as it always may.
+    /// read, under memory pressure: then reading them blocks, as it always may. Slices of them gives, after the wait,
+    /// [`map`](AsyncMap::map) with the promise of [`MappedFile::assume_stable`].
     ///
     /// Errors: Invalid (outside), Truncated (the file is shorter now, or a page cannot be read).
     pub fn get(&self, range: Range<usize>) -> Waiting<'_> {
@@ -81,7 +82,7 @@ impl Drop for AsyncMap {
 }
 
 impl<'m> Future for Waiting<'m> {
-    type Output = Result<&'m [u8]>;
+    type Output = Result<View<'m>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let map = self.map;
@@ -186,12 +187,12 @@ mod tests {
         let ask = |page: usize| Box::pin(map.get(range(page))) as Pin<Box<dyn Future<Output = _> + '_>>;
 
         let (found, waits) = all((0..64).map(|turn| ask(turn * 4)).collect());
-        let total: usize = found.into_iter().map(|bytes: Result<&[u8]>| bytes.unwrap().len()).sum();
+        let total: usize = found.into_iter().map(|view: Result<View<'_>>| view.unwrap().len()).sum();
         let (again, no_waits) = all((0..64).map(|turn| ask(turn * 4)).collect());
 
         assert_eq!((total, waits, no_waits), (64 * 2 * PAGE, 64, 0));
-        for (turn, bytes) in again.into_iter().enumerate() {
-            assert_eq!(bytes.unwrap(), &file.content()[range(turn * 4)]);
+        for (turn, view) in again.into_iter().enumerate() {
+            assert_eq!(view.unwrap().to_vec(), &file.content()[range(turn * 4)]);
         }
     }
 

@@ -279,7 +279,7 @@ mod tests {
         let mapped = TestFile::on_disk(64 * PAGE);
         let guarded =
             crate::sys::fault::Guarded::new(Mapping::new(mapped.file(), 0, 64 * PAGE, &MapOptions::default()).unwrap());
-        let sum = guarded.bytes(0, 64 * PAGE).iter().fold(0u8, |sum, byte| sum ^ byte);
+        let sum = guarded.view(0, 64 * PAGE).to_vec().iter().fold(0u8, |sum, byte| sum ^ byte);
         let after = observer.read();
 
         std::hint::black_box(sum);

@@ -386,10 +386,11 @@ mod tests {
         let guarded =
             crate::sys::fault::Guarded::new(Mapping::new(file.file(), 0, 1024 * PAGE, &MapOptions::default()).unwrap());
         let mut sampler = Sampler::open(std::process::id()).unwrap();
-        let bytes = guarded.bytes(0, 1024 * PAGE);
-        let base = bytes.as_ptr() as u64;
+        let bytes = guarded.view(0, 1024 * PAGE);
+        let base = guarded.mapping().as_ptr() as u64;
         // Fault-around maps 64 KiB at once: one fault for each touched block.
-        let sum = (0..64).fold(0u8, |sum, block| sum ^ std::hint::black_box(bytes[block * 16 * PAGE + 100]));
+        let sum =
+            (0..64).fold(0u8, |sum, block| sum ^ std::hint::black_box(bytes.get(block * 16 * PAGE + 100)).unwrap());
         let mut offsets = Vec::new();
         sampler.read(|seen| match seen {
             Seen::Fault { address, .. } if (base..base + 1024 * PAGE as u64).contains(&address) => {
@@ -417,9 +418,8 @@ mod tests {
             let touch = scope.spawn(|| {
                 let mapping = Mapping::new(file.file(), 0, 256 * PAGE, &MapOptions::default()).unwrap();
                 let guarded = crate::sys::fault::Guarded::new(mapping);
-                let bytes = guarded.bytes(0, 256 * PAGE);
-                std::hint::black_box(bytes[200 * PAGE]);
-                (bytes.as_ptr() as u64, rustix::thread::gettid().as_raw_pid().cast_unsigned())
+                std::hint::black_box(guarded.view(200 * PAGE, 1).get(0));
+                (guarded.mapping().as_ptr() as u64, rustix::thread::gettid().as_raw_pid().cast_unsigned())
             });
             touch.join().unwrap()
         });

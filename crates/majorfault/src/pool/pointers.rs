@@ -1,13 +1,16 @@
 //! A pool behind plain pointers, for programs that need one: a page that is not in memory is brought when it is touched,
 //! by a thread that userfaultfd(2) tells of the fault (after UMap, Peng et al. 2019, and DI-MMAP, Van Essen et al. 2015).
+#![allow(unsafe_code, reason = "the promise of `bytes` is taken here")]
 
 use super::{Handle, Metrics, Pool, PoolLayout, fill};
 use crate::access::Reader;
 use crate::error::{Error, Result};
 use crate::sys::pages::PageMemory;
+use crate::sys::view::View;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -48,11 +51,33 @@ impl PooledMap {
         Ok(PooledMap { pool, server: Some(server), end, failed })
     }
 
-    /// The bytes; touching them brings what is not in memory. What could not be read is zeros: ask
+    /// The bytes, to be read by copy; touching them brings what is not in memory. What could not be read is zeros: ask
     /// [`check`](PooledMap::check) before believing them.
-    pub fn bytes(&self) -> &[u8] {
+    pub fn view(&self) -> View<'_> {
         let inner = &self.pool.shared;
-        inner.memory.bytes().map_or(&[], |bytes| &bytes[..inner.length as usize])
+        // SAFETY: pages change under no reader: this map has no handle that changes pages, and who makes one over
+        // `pool` keeps it apart from the bytes that are read.
+        let all = unsafe { inner.memory.view() };
+        // Never missing: the pool was made over memory that faults.
+        all.map_or_else(nothing, |all| all.part(0..inner.length as usize))
+    }
+
+    /// The bytes of `range` in place.
+    ///
+    /// Panics past the end.
+    ///
+    /// # Safety
+    ///
+    /// While the slice lives:
+    ///
+    /// - what the reader brings stays as it is: a page may be evicted, and come again;
+    /// - it can be read: a page that cannot becomes zeros, and later perhaps itself ([`check`](PooledMap::check)).
+    pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+        let inner = &self.pool.shared;
+        let Range { start, end } = range;
+        assert!(start <= end && end as u64 <= inner.length, "the bytes {start}..{end} of {}", inner.length);
+        // SAFETY: what the caller promises; pages change under no reader, as for `view`.
+        unsafe { inner.memory.bytes(start, end - start) }.unwrap_or_default()
     }
 
     /// Whether every page touched so far could be brought. Those that could not are tried again when they are touched next.
@@ -73,7 +98,7 @@ impl PooledMap {
         self.pool.metrics()
     }
 
-    /// The pool, for who sees to it that nothing is changed while somebody reads through a pointer.
+    /// The pool, for code that keeps apart what is changed and what is read.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -83,6 +108,11 @@ impl fmt::Debug for PooledMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PooledMap").field("pool", &self.pool).finish_non_exhaustive()
     }
+}
+
+fn nothing<'m>() -> View<'m> {
+    // SAFETY: no byte is read.
+    unsafe { View::new(std::ptr::dangling(), 0) }
 }
 
 impl Drop for PooledMap {
@@ -176,7 +206,11 @@ mod tests {
                 scope.spawn(move || {
                     for turn in 0..2000 {
                         let at = (turn * 7919 * thread * PAGE / 2 + turn) % (length - 64);
-                        assert_eq!(map.bytes()[at..at + 64], file.content()[at..at + 64], "at {at}");
+                        let mut copy = [0; 64];
+                        map.view().read(at, &mut copy);
+                        assert_eq!(copy, file.content()[at..at + 64], "at {at}");
+                        // SAFETY: nobody else knows the file.
+                        assert_eq!(unsafe { map.bytes(at..at + 64) }, &file.content()[at..at + 64], "at {at}");
                     }
                 });
             }
@@ -185,7 +219,7 @@ mod tests {
         map.check().unwrap();
         let metrics = map.metrics();
         assert!(metrics.evicted > 100 && metrics.resident <= 32 + 64, "{metrics:?}");
-        assert_eq!(map.bytes().len(), length);
+        assert_eq!(map.view().len(), length);
     }
 
     /// Refuses while it is told to.
@@ -214,11 +248,11 @@ mod tests {
         let reader = Box::new(Refusing(below(&file), Arc::clone(&refuse)));
         let map = PooledMap::new(64 * PAGE as u64, options(32), reader).unwrap();
 
-        assert_eq!(map.bytes()[5 * PAGE..6 * PAGE], [0; PAGE]);
+        assert_eq!(map.view().part(5 * PAGE..6 * PAGE).to_vec(), [0; PAGE]);
         refuse.store(false, Ordering::Relaxed);
         assert_eq!(map.check().unwrap_err().errno(), Some(libc::EIO));
 
-        assert_eq!(map.bytes()[5 * PAGE..6 * PAGE], file.content()[5 * PAGE..6 * PAGE]);
+        assert_eq!(map.view().part(5 * PAGE..6 * PAGE).to_vec(), file.content()[5 * PAGE..6 * PAGE]);
         map.check().unwrap();
     }
 }

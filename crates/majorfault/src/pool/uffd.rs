@@ -1,4 +1,6 @@
-//! The pool behind plain pointers as an access method.
+//! The pool behind plain pointers as an access method. Bytes are shown in place where their target promises that nobody changes
+//! them, else by copy; where they can be changed, readers claim what they show and change.
+#![allow(unsafe_code, reason = "the promise of the target is taken up where bytes are lent")]
 
 use super::pointers::PooledMap;
 use super::{Handle, PoolLayout, method};
@@ -7,9 +9,11 @@ use crate::access::{DirectOptions, PreadOptions, UringOptions};
 use crate::error::Result;
 use crate::files::{Extent, Target};
 use crate::params::{Params, Switch};
+use crate::sys::claims::{Claimant, Claims, Kind};
 use crate::sys::ring::IO_URING;
 use crate::sys::uffd::USERFAULTFD;
 use crate::units::Bytes;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// `uffd`.
@@ -50,7 +54,17 @@ struct UffdReader {
     map: Arc<PooledMap>,
     target: Arc<Target>,
     handle: Handle,
+    /// Whether bytes are shown in place: their target promises that nobody else changes them.
+    in_place: bool,
+    claims: Arc<Claims>,
+    /// Of targets that can be changed.
+    claimant: Option<Claimant>,
+    /// An extent, where it is not shown in place.
+    copy: Vec<u8>,
 }
+
+const COPIED: &str = "each extent is copied before it is shown: nobody promised that the files stay unchanged \
+                      (Target::assume_unchanged)";
 
 impl MethodOptions for UffdOptions {
     const METHOD: &'static Method = &METHOD;
@@ -67,9 +81,53 @@ impl MethodOptions for UffdOptions {
         let layout = PoolLayout { memory, page, batch, transfer: method::transfer(&target, page)? };
         let map = Arc::new(PooledMap::new(target.len(), layout, below.reader.sibling()?)?);
         let handle = map.pool().handle(below.reader);
-        let reader = UffdReader { map, target: Arc::clone(&target), handle };
-        Ok(Opened::new(Box::new(reader), target, settings, below.notes))
+        let mut notes = below.notes;
+        // The bytes of a file that is named twice are at two places, and a claim covers one.
+        let in_place = target.is_assumed_unchanged() && !(target.writable() && target.has_twins());
+        notes.extend((!in_place).then(|| COPIED.to_owned()));
+        let reader = UffdReader::new(map, Arc::clone(&target), handle, in_place, Arc::default());
+        Ok(Opened::new(Box::new(reader), target, settings, notes))
     }
+}
+
+impl UffdReader {
+    fn new(
+        map: Arc<PooledMap>,
+        target: Arc<Target>,
+        handle: Handle,
+        in_place: bool,
+        claims: Arc<Claims>,
+    ) -> UffdReader {
+        let claimant = target.writable().then(|| claims.claimant());
+        UffdReader { map, target, handle, in_place, claims, claimant, copy: Vec::new() }
+    }
+
+    fn show(&mut self, extent: Extent, see: impl FnOnce(&[u8]) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
+        let UffdReader { map, in_place, claimant, copy, .. } = self;
+        let begin = extent.offset as usize;
+        let range = begin..begin + extent.length;
+        let held = claimant.as_mut().map(|claimant| claimant.claim(bytes_of(extent), Kind::Shared)).transpose()?;
+        if *in_place {
+            // SAFETY: the target promises that only siblings change these bytes while they are shown; those claim what they
+            // change, and the claim above is held until `see` returns.
+            return Ok(see(unsafe { map.bytes(range) }));
+        }
+        copy.resize(extent.length, 0);
+        map.view().part(range).read(0, copy);
+        drop(held);
+        Ok(see(copy))
+    }
+}
+
+fn bytes_of(extent: Extent) -> Range<u64> {
+    extent.offset..extent.offset + extent.length as u64
+}
+
+/// The pages that these extents lie in, and whatever is between them: pages are changed as a whole.
+fn pages_around(extents: &[Extent], page: u64) -> Range<u64> {
+    let begin = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
+    let end = extents.iter().map(|extent| bytes_of(*extent).end).max().unwrap_or(0);
+    begin / page * page..end.next_multiple_of(page)
 }
 
 impl Reader for UffdReader {
@@ -77,8 +135,7 @@ impl Reader for UffdReader {
         for (index, extent) in extents.iter().enumerate() {
             self.target.locate(*extent)?;
             visitor.submitted(index);
-            let begin = extent.offset as usize;
-            let flow = visitor.see(index, &self.map.bytes()[begin..begin + extent.length]);
+            let flow = self.show(*extent, |bytes| visitor.see(index, bytes))?;
             self.map.check()?;
             if flow.is_break() {
                 break;
@@ -88,7 +145,12 @@ impl Reader for UffdReader {
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-        method::update(&mut self.handle, &self.target, extents, filler)
+        let UffdReader { target, handle, claimant, .. } = self;
+        target.check_writable()?;
+        extents.iter().try_for_each(|extent| target.locate(*extent).map(drop))?;
+        let around = pages_around(extents, handle.pool.page_size() as u64);
+        let _held = claimant.as_mut().map(|claimant| claimant.claim(around, Kind::Exclusive)).transpose()?;
+        method::update(handle, target, extents, filler)
     }
 
     fn check_update(&self, extent: Extent) -> Result<()> {
@@ -102,7 +164,7 @@ impl Reader for UffdReader {
     fn sibling(&self) -> Result<Box<dyn Reader>> {
         let (map, target) = (Arc::clone(&self.map), Arc::clone(&self.target));
         let handle = self.handle.pool.handle(self.handle.reader.sibling()?);
-        Ok(Box::new(UffdReader { map, target, handle }))
+        Ok(Box::new(UffdReader::new(map, target, handle, self.in_place, Arc::clone(&self.claims))))
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {

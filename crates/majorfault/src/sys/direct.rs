@@ -6,6 +6,7 @@ use crate::needs::Missing;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use std::alloc::{Layout, alloc, dealloc};
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -118,6 +119,34 @@ impl Block {
             *self = Block::new(length, alignment)?;
         }
         Ok(())
+    }
+
+    /// Its first byte, for the kernel to transfer from and to.
+    pub fn as_mut_ptr(&mut self) -> *mut u8 {
+        self.address.as_ptr()
+    }
+
+    /// A part of its bytes, without touching the rest, which the kernel may be filling.
+    ///
+    /// Panics past the end.
+    pub fn part(&self, range: Range<usize>) -> &[u8] {
+        self.check(&range);
+        // SAFETY: a part of owned, initialised (zeroed) memory.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().add(range.start), range.len()) }
+    }
+
+    /// The same for writing.
+    ///
+    /// Panics past the end.
+    pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.check(&range);
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().add(range.start), range.len()) }
+    }
+
+    fn check(&self, range: &Range<usize>) {
+        let all = self.layout.size();
+        assert!(range.start <= range.end && range.end <= all, "the part {range:?} of a block of {all} bytes");
     }
 
     /// Its bytes.

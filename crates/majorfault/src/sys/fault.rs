@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::sys::map::Mapping;
+use crate::sys::view::{self, View};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -39,7 +40,7 @@ unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::uninit()));
 static INSTALL: Once = Once::new();
 
-/// A guarded mapping: while it lives, SIGBUS inside the mapping is caught. Drop it before the mapping.
+/// While it lives, SIGBUS inside its range is caught.
 #[derive(Debug)]
 pub struct Guard {
     slot: Option<&'static Slot>,
@@ -51,15 +52,15 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// Guards `mapping`. Installs the process-wide handler on first use, and chains to the one found.
+/// Guards `length` mapped bytes from the address `begin` on. Installs the process-wide handler on first use, and chains to
+/// the one found.
 ///
-/// Where the table of 1024 ranges is full, the mapping stays unguarded: see [`Guard::is_active`].
-pub fn guard(mapping: &Mapping) -> Guard {
-    guard_range(mapping.as_ptr() as usize, mapping.length())
-}
-
-/// Guards `length` mapped bytes from the address `begin` on.
-fn guard_range(begin: usize, length: usize) -> Guard {
+/// Where the table of 1024 ranges is full, the range stays unguarded: see [`Guard::is_active`].
+///
+/// # Safety
+///
+/// The range is a part of one mapping, which lives until the guard is dropped: its pages that are gone are replaced.
+unsafe fn guard(begin: usize, length: usize) -> Guard {
     INSTALL.call_once(install);
     let free = TABLE.iter().find(|slot| slot.begin.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok());
     if let Some(slot) = free {
@@ -93,10 +94,7 @@ impl Drop for Guard {
     }
 }
 
-/// A mapping with its guard, whose bytes can be used without further promises.
-///
-/// The bytes may change while they are looked at, when another program writes the file: see them as input that is read
-/// once, never as something whose value holds.
+/// A mapping with its guard. Its bytes are read and written by copy; slices of them need a promise.
 #[derive(Debug)]
 pub struct Guarded {
     /// Dropped first: its range must not be unmapped before.
@@ -107,7 +105,9 @@ pub struct Guarded {
 impl Guarded {
     /// Takes the mapping into its care.
     pub fn new(mapping: Mapping) -> Guarded {
-        Guarded { guard: guard(&mapping), mapping }
+        // SAFETY: the whole of a mapping that is kept beside the guard, and dropped after it.
+        let guard = unsafe { guard(mapping.as_ptr() as usize, mapping.length()) };
+        Guarded { guard, mapping }
     }
 
     /// The mapping, for advice and the like.
@@ -120,32 +120,98 @@ impl Guarded {
         &self.guard
     }
 
-    /// The bytes of `length` from `at` on. Zeros where the file has none any more; ask [`Guard::gone`] afterwards.
+    /// The bytes of `length` from `at` on, to be read by copy. Zeros where the file has none any more; ask [`Guard::gone`]
+    /// afterwards.
+    ///
+    /// Panics past the end.
     #[inline]
-    pub fn bytes(&self, at: usize, length: usize) -> &[u8] {
-        // SAFETY: guarded against SIGBUS; writers through this mapping come only by `change`, whose callers keep their
-        // ranges apart; other writers of the file change plain bytes that nothing is derived from.
+    pub fn view(&self, at: usize, length: usize) -> View<'_> {
+        self.check(at, length);
+        // SAFETY: inside the mapping, which lives as long as the borrow; writing through it in safe code needs it
+        // exclusively, and who writes through a shared one promised that nobody reads there.
+        unsafe { View::new(self.mapping.as_ptr().add(at), length) }
+    }
+
+    /// Sets the bytes from `at` on.
+    ///
+    /// Panics past the end, or where the mapping is for reading.
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        // SAFETY: borrowed exclusively, so nobody else reaches them through this mapping.
+        unsafe { self.write_shared(at, bytes) }
+    }
+
+    /// Sets `length` bytes from `at` on to `byte`.
+    ///
+    /// Panics as [`write`](Guarded::write).
+    #[inline]
+    pub fn fill(&mut self, at: usize, length: usize, byte: u8) {
+        let pattern = [byte; 128];
+        for done in (0..length).step_by(pattern.len()) {
+            self.write(at + done, &pattern[..pattern.len().min(length - done)]);
+        }
+    }
+
+    /// Sets the bytes from `at` on, of a mapping that others use as well.
+    ///
+    /// Panics past the end, or where the mapping is for reading.
+    ///
+    /// # Safety
+    ///
+    /// Nobody reads or writes these bytes through this mapping meanwhile.
+    #[inline]
+    pub unsafe fn write_shared(&self, at: usize, bytes: &[u8]) {
+        assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
+        self.check(at, bytes.len());
+        // SAFETY: inside the mapping and writable; the rest is the caller's promise.
+        unsafe { view::store(self.mapping.as_mut_ptr().add(at), bytes) }
+    }
+
+    /// The bytes of `length` from `at` on, in place. Zeros where the file has none any more; ask [`Guard::gone`] afterwards.
+    ///
+    /// Panics past the end.
+    ///
+    /// # Safety
+    ///
+    /// Nobody changes these bytes while the slice lives, by this mapping, another one, or the file; the file is not cut
+    /// short before them and can be read.
+    #[inline]
+    pub unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
+        // SAFETY: what the caller promises.
         unsafe { self.mapping.bytes(at, length) }
     }
 
-    /// The same for changing, by who alone has the mapping.
+    /// The same for changing.
     ///
     /// Panics past the end, or where the mapping is for reading.
-    pub fn bytes_mut(&mut self, at: usize, length: usize) -> &mut [u8] {
+    ///
+    /// # Safety
+    ///
+    /// As for [`bytes`](Guarded::bytes).
+    pub unsafe fn bytes_mut(&mut self, at: usize, length: usize) -> &mut [u8] {
         assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
-        // SAFETY: guarded and writable, and borrowed exclusively; other writers of the file as above.
+        // SAFETY: borrowed exclusively; the rest is the caller's promise.
         unsafe { self.mapping.bytes_mut(at, length) }
     }
 
-    /// Lets `change` set the bytes of `length` from `at` on. Threads that change the same bytes at the same time get
-    /// one or the other's, as writers of a file do.
+    /// Lets `change` set the bytes of `length` from `at` on in place, of a mapping that others use as well.
     ///
-    /// Panics where the mapping was not made for writing.
+    /// Panics past the end, or where the mapping is for reading.
+    ///
+    /// # Safety
+    ///
+    /// As for [`bytes`](Guarded::bytes), and nobody else reads these bytes through this mapping until `change` returns.
     #[inline]
-    pub fn change<T>(&self, at: usize, length: usize, change: impl FnOnce(&mut [u8]) -> T) -> T {
+    pub unsafe fn change_shared<T>(&self, at: usize, length: usize, change: impl FnOnce(&mut [u8]) -> T) -> T {
         assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
-        // SAFETY: guarded and writable; exclusive as far as bytes of a shared file can be, see above.
+        // SAFETY: what the caller promises.
         change(unsafe { self.mapping.bytes_mut(at, length) })
+    }
+
+    #[inline]
+    fn check(&self, at: usize, length: usize) {
+        let all = self.mapping.length();
+        assert!(length <= all && at <= all - length, "{length} bytes at {at} of a mapping of {all}");
     }
 }
 
@@ -242,7 +308,7 @@ mod tests {
     fn a_page_that_is_gone_reads_as_zeros_and_is_told() {
         let file = TestFile::on_disk(8 * PAGE);
         let mapping = Mapping::new(file.file(), 0, 8 * PAGE, &Default::default()).unwrap();
-        let guard = guard(&mapping);
+        let guard = guarded(&mapping);
         file.file().set_len(2 * PAGE as u64).unwrap();
 
         // SAFETY: guarded; nobody else changes the file.
@@ -261,7 +327,7 @@ mod tests {
         for round in 0..200 {
             let file = TestFile::on_disk(64 * PAGE);
             let mapping = Mapping::new(file.file(), 0, 64 * PAGE, &Default::default()).unwrap();
-            let guard = guard(&mapping);
+            let guard = guarded(&mapping);
             std::thread::scope(|scope| {
                 for thread in 0..3 {
                     let mapping = &mapping;
@@ -278,6 +344,12 @@ mod tests {
             let last = unsafe { mapping.bytes(63 * PAGE, 8) }[0];
             assert!(guard.gone().is_some() && last == 0, "round {round}");
         }
+    }
+
+    /// Guards all of a mapping that its test keeps.
+    fn guarded(mapping: &Mapping) -> Guard {
+        // SAFETY: every test here drops the guard before the mapping, or ends its process.
+        unsafe { guard(mapping.as_ptr() as usize, mapping.length()) }
     }
 
     /// Runs the test of this name again, in a process of its own, where `is_child` says so; how that ended.
@@ -308,7 +380,8 @@ mod tests {
 
     /// Guards the two pages in the middle of four.
     fn guard_the_middle(mapping: &Mapping) -> Guard {
-        guard_range(mapping.as_ptr() as usize + PAGE, 2 * PAGE)
+        // SAFETY: as for all of it.
+        unsafe { guard(mapping.as_ptr() as usize + PAGE, 2 * PAGE) }
     }
 
     #[test]
@@ -369,7 +442,7 @@ mod tests {
     fn a_slot_that_was_used_before_knows_nothing_of_its_last_range() {
         let (first, second) = (gone(), gone());
         for mapping in [&first, &second] {
-            let guard = guard(mapping);
+            let guard = guarded(mapping);
             assert_eq!(guard.gone(), None);
 
             touch(mapping, 2 * PAGE);
@@ -412,7 +485,7 @@ mod tests {
     /// A page in our care is replaced by zeros; then one that is not is touched.
     fn touch_inside_and_outside() {
         let (ours, other) = (gone(), gone());
-        let guard = guard(&ours);
+        let guard = guarded(&ours);
         touch(&ours, PAGE);
         assert_eq!(guard.gone(), Some(PAGE));
         EXPECTED.store(other.as_ptr() as usize + 2 * PAGE + 5, Ordering::Relaxed);
@@ -491,7 +564,7 @@ mod tests {
             // Instead of the handler of Rust's runtime.
             handle_by(libc::SIG_DFL, 0);
             let ours = gone();
-            let _guard = guard(&ours);
+            let _guard = guarded(&ours);
             // SAFETY: a signal to ourselves.
             unsafe { libc::raise(libc::SIGBUS) };
             std::process::exit(0);
@@ -507,7 +580,7 @@ mod tests {
         if is_child() {
             handle_by(libc::SIG_IGN, 0);
             let ours = gone();
-            let guard = guard(&ours);
+            let guard = guarded(&ours);
             // SAFETY: a signal to ourselves.
             unsafe { libc::raise(libc::SIGBUS) };
             touch(&ours, PAGE);
@@ -524,15 +597,15 @@ mod tests {
         // In a process of its own: the table is one for all tests.
         if is_child() {
             let mapping = gone();
-            let mut guards: Vec<Guard> = (0..SLOTS).map(|_| guard(&mapping)).collect();
+            let mut guards: Vec<Guard> = (0..SLOTS).map(|_| guarded(&mapping)).collect();
             assert!(guards.iter().all(Guard::is_active));
-            let more = guard(&mapping);
+            let more = guarded(&mapping);
             assert!(!more.is_active() && more.gone().is_none());
             guards.pop();
-            assert!(guard(&mapping).is_active(), "a slot that became free is used again");
+            assert!(guarded(&mapping).is_active(), "a slot that became free is used again");
             drop(guards);
             let file = TestFile::on_disk(PAGE);
-            let _guards: Vec<Guard> = (0..SLOTS).map(|_| guard(&mapping)).collect();
+            let _guards: Vec<Guard> = (0..SLOTS).map(|_| guarded(&mapping)).collect();
             let map = crate::map::MappedFile::open(file.path()).unwrap();
             assert!(map.notes().iter().any(|note| note.contains("unguarded")), "{:?}", map.notes());
             let opened = (crate::access::plain("mmap").unwrap().open)(file.target(false), &Default::default()).unwrap();

@@ -69,15 +69,22 @@ impl Mapping {
     ///
     /// Costs one to three system calls and a virtual memory area; with `populate` reads the whole range.
     ///
-    /// Errors: Io (no read permission; max_map_count or the address space used up), Invalid (length 0).
+    /// Errors: Io (no read permission; max_map_count or the address space used up), Invalid (length 0 or past all
+    /// addresses, a skew of 2 MiB or more).
     pub fn new(file: &File, offset: u64, length: usize, options: &MapOptions) -> Result<Mapping> {
         if length == 0 {
             return Err(Error::Invalid("a mapping of 0 bytes".to_owned()));
         }
         let MapOptions { access, placement, populate } = *options;
+        // Beyond it the mapping would pass the end of what is reserved for it, and replace what lies there.
+        if matches!(placement, Placement::Skewed(skew) if skew >= HUGE_PAGE) {
+            return Err(Error::Invalid(format!("{placement:?}: legal is less than {HUGE_PAGE}")));
+        }
+        let around = length.checked_add(2 * HUGE_PAGE);
+        let around = around.ok_or_else(|| Error::Invalid(format!("a mapping of {length} bytes")))?;
         let reserved = match placement {
             Placement::Anywhere | Placement::Hint(_) => (ptr::null_mut(), 0),
-            Placement::Congruent | Placement::Skewed(_) => reserve(length + 2 * HUGE_PAGE)?,
+            Placement::Congruent | Placement::Skewed(_) => reserve(around)?,
         };
         let address = match placement {
             Placement::Anywhere => ptr::null_mut(),
@@ -191,7 +198,8 @@ impl Mapping {
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {
-        assert!(at % 8 == 0 && at + 8 <= self.length, "a word past the end of its mapping, or across words");
+        let fits = self.length >= 8 && at <= self.length - 8;
+        assert!(at % 8 == 0 && fits, "a word past the end of its mapping, or across words");
         // SAFETY: inside the live mapping and aligned; volatile, because others may change shared bytes at any time, and
         // any bytes are a valid integer.
         unsafe { self.address.add(at).cast::<u64>().read_volatile() }
@@ -201,9 +209,12 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// - nobody writes these bytes through this mapping while the slice lives; changes through the file itself are seen
-    ///   as they happen, as with every shared mapping, and must be harmless to the caller (plain integers are);
-    /// - the file covers the range, or the mapping is guarded against SIGBUS ([`super::fault`]).
+    /// While the slice lives:
+    ///
+    /// - nobody changes these bytes: not through this mapping, not through another one, not by writing the file, not by
+    ///   advice that throws private pages away ([`Advice::DontNeed`](super::advice::Advice));
+    /// - the file covers the range, and can be read: a page that is gone raises SIGBUS, or becomes zeros where the mapping
+    ///   is guarded ([`super::fault`]).
     #[inline]
     pub unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
         assert!(length <= self.length && at <= self.length - length, "a slice past the end of its mapping");
@@ -215,7 +226,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// - as for [`bytes`](Mapping::bytes), and nobody else reads or writes these bytes through this mapping meanwhile;
+    /// - as for [`bytes`](Mapping::bytes), and nobody else reads these bytes through this mapping meanwhile;
     /// - the mapping is writable ([`Access::Write`] or [`Access::Copy`]).
     #[inline]
     #[allow(clippy::mut_from_ref)]
@@ -321,6 +332,33 @@ mod tests {
 
         assert_ne!(mapping.as_ptr(), occupied.as_ptr());
         assert!(mapping.misplaced(wish).unwrap().contains("ignored the address"));
+    }
+
+    #[test]
+    fn a_skew_past_what_is_reserved_replaces_nobodys_memory() {
+        let file = TestFile::on_disk(1 << 20);
+        for skew in [HUGE_PAGE, 64 * HUGE_PAGE, usize::MAX - PAGE + 1] {
+            let options = MapOptions { placement: Placement::Skewed(skew), ..MapOptions::default() };
+
+            let mapped = Mapping::new(file.file(), 0, 1 << 20, &options);
+
+            assert!(matches!(mapped, Err(Error::Invalid(_))), "{skew}");
+        }
+        let all = Mapping::new(file.file(), 0, usize::MAX, &MapOptions::default());
+        assert!(matches!(all, Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn a_word_outside_is_read_by_nobody() {
+        let file = TestFile::on_disk(PAGE);
+        let mapping = map(&file, 0, Placement::Anywhere);
+        assert_eq!(mapping.word(PAGE - 8).to_ne_bytes(), file.content()[PAGE - 8..]);
+
+        // The last one lies before the mapping where addresses wrap.
+        for at in [PAGE, 4, usize::MAX - 7] {
+            let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| mapping.word(at)));
+            assert!(read.is_err(), "at {at}");
+        }
     }
 
     #[test]

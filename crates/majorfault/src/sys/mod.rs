@@ -1,8 +1,9 @@
-//! The system calls that are used, one thin function each; the only place of the library with unsafe code
-//! (next to the pool's region).
+//! The system calls that are used, one thin function each; the place of the library's unsafe code, next to the few files
+//! where a caller's promise is taken or taken up (`tests/structure.rs` of the lab lists them).
 
 pub mod advice;
 pub mod cache;
+pub mod claims;
 pub mod clock;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
@@ -17,3 +18,4 @@ pub mod ring;
 pub mod samples;
 pub mod tracepoints;
 pub mod uffd;
+pub mod view;

@@ -7,6 +7,7 @@ use crate::sys::advice::{self, Advice};
 use crate::sys::map::Mapping;
 use crate::sys::page_state::{self as state, Leave, Refused, Seen};
 use crate::sys::uffd::Uffd;
+use crate::sys::view::{View, two_words};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
@@ -62,7 +63,10 @@ impl PageMemory {
         if !page.is_power_of_two() || page < 4096 {
             return Err(Error::Invalid(format!("page={page}: legal is a power of two of 4096 or more")));
         }
-        let memory = Mapping::reserve(count as usize * page)?;
+        let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(page));
+        let length =
+            length.ok_or_else(|| Error::Invalid(format!("{count} pages of {page} bytes: more than addresses")))?;
+        let memory = Mapping::reserve(length)?;
         // Huge pages would take memory that no page of ours is filled in; pages of that size may use them.
         let advice = if page < crate::sys::map::HUGE_PAGE { Advice::NoHugePage } else { Advice::HugePage };
         // Refused where the kernel has no huge pages, which is as well.
@@ -86,13 +90,29 @@ impl PageMemory {
         self.faults.as_ref()
     }
 
-    /// All of the memory. Pages of [`faulting`](PageMemory::faulting) memory are brought as they are touched; other memory
-    /// reads as zeros where nothing was filled in, so only the former gives it out.
-    pub fn bytes(&self) -> Option<&[u8]> {
+    /// All of the memory, for reading by copy. Pages of [`faulting`](PageMemory::faulting) memory are brought as they are
+    /// touched; other memory reads as zeros where nothing was filled in, so only the former gives it out.
+    ///
+    /// # Safety
+    ///
+    /// Nobody changes bytes of a page that is read through it meanwhile ([`Exclusive`] gives them for writing).
+    pub unsafe fn view(&self) -> Option<View<'_>> {
         let length = self.memory.length();
-        // SAFETY: the range lives as long as `self`; nobody changes pages of faulting memory after they are filled, and
-        // evicting them brings the same bytes again.
-        self.faults.as_ref().map(|_| unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), length) })
+        // SAFETY: the range lives as long as `self`; nobody writes what is read, as the caller promises.
+        self.faults.as_ref().map(|_| unsafe { View::new(self.memory.as_ptr(), length) })
+    }
+
+    /// The `length` bytes from `at` on of [`faulting`](PageMemory::faulting) memory; none of other memory.
+    ///
+    /// # Safety
+    ///
+    /// While the slice lives:
+    ///
+    /// - nobody changes its bytes ([`Exclusive`] gives them for writing);
+    /// - a page that is evicted comes back with the same bytes: its file is not changed, and can be read.
+    pub unsafe fn bytes(&self, at: usize, length: usize) -> Option<&[u8]> {
+        // SAFETY: what the caller promises.
+        self.faults.as_ref().map(|_| unsafe { self.memory.bytes(at, length) })
     }
 
     /// The page that holds an address of this memory.
@@ -111,8 +131,14 @@ impl PageMemory {
         }
     }
 
-    /// Takes zeros of [`let_go`](PageMemory::let_go) away, so that the page is asked for again.
+    /// Takes zeros of [`let_go`](PageMemory::let_go) away, so that the page is asked for again. Of
+    /// [`faulting`](PageMemory::faulting) memory only: other pages' bytes would be lost under whoever holds them.
+    ///
+    /// Errors: Invalid (other memory), Io.
     pub fn forget(&self, number: u64) -> Result<()> {
+        if self.faults.is_none() {
+            return Err(Error::Invalid("a page that nobody would bring again cannot be forgotten".to_owned()));
+        }
         advice::madvise(&self.memory, number as usize * self.page, self.page, Advice::DontNeed)
     }
 
@@ -183,7 +209,10 @@ impl PageMemory {
     /// the number of calls.
     ///
     /// Errors: Io; then the pages are free, with their content.
+    ///
+    /// Panics where a page is of other memory: its number would name one here that somebody may be reading.
     pub fn evict(&self, mut pages: Vec<Exclusive<'_>>) -> Result<u64> {
+        assert!(pages.iter().all(|held| std::ptr::eq(held.memory, self)), "a page of other memory");
         let ranges: Vec<(usize, usize)> =
             pages.iter().map(|held| (held.number as usize * self.page, self.page)).collect();
         let mut calls = 0;
@@ -304,7 +333,8 @@ impl Drop for Exclusive<'_> {
 impl<'m> Shared<'m> {
     /// Holds the page after the last one, too: the bytes of both lie next to each other.
     pub fn extend(&mut self, next: Shared<'m>) {
-        assert!(next.first == self.first + self.count, "pages that are not neighbours");
+        let is_next = std::ptr::eq(next.memory, self.memory) && next.first == self.first + self.count;
+        assert!(is_next, "pages that are not neighbours");
         let next = std::mem::ManuallyDrop::new(next);
         self.count += next.count;
     }
@@ -370,29 +400,6 @@ impl Optimistic<'_> {
     }
 }
 
-/// Two words by one load, which reads a whole page about as fast as a reader without others can.
-///
-/// # Safety
-/// 16 readable bytes, aligned so.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-unsafe fn two_words(from: *const u8) -> [u64; 2] {
-    use std::arch::x86_64::__m128i;
-    // SAFETY: what the caller promises; any bits are two words.
-    unsafe { std::mem::transmute::<__m128i, [u64; 2]>(from.cast::<__m128i>().read_volatile()) }
-}
-
-/// Two words by one load each.
-///
-/// # Safety
-/// 16 readable bytes, aligned so.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-unsafe fn two_words(from: *const u8) -> [u64; 2] {
-    // SAFETY: what the caller promises.
-    unsafe { [from.cast::<u64>().read_volatile(), from.add(8).cast::<u64>().read_volatile()] }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -438,11 +445,15 @@ mod tests {
     fn pages_that_are_no_neighbours_are_no_slice() {
         let memory = PageMemory::new(3, 4096).unwrap();
         (0..3).for_each(|number| filled(&memory, number, 1));
-        let (mut first, third) = (memory.share(0).unwrap(), memory.share(2).unwrap());
+        let other = PageMemory::new(3, 4096).unwrap();
+        (0..3).for_each(|number| filled(&other, number, 2));
+        for no_neighbour in [memory.share(2).unwrap(), other.share(1).unwrap()] {
+            let mut first = memory.share(0).unwrap();
 
-        let extended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| first.extend(third)));
+            let extended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| first.extend(no_neighbour)));
 
-        assert!(extended.is_err());
+            assert!(extended.is_err());
+        }
     }
 
     #[test]
@@ -483,6 +494,26 @@ mod tests {
         assert!(calls == 1 || calls == 65, "{calls} calls for 64 pages");
         assert!((0..64).all(|number| matches!(memory.share(number), Err(Refused::Evicted))));
         assert!(memory.lock(5).unwrap().iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_page_of_other_memory_evicts_nobodys_page() {
+        let (memory, other) = (PageMemory::new(1, 4096).unwrap(), PageMemory::new(1, 4096).unwrap());
+        filled(&memory, 0, 5);
+        filled(&other, 0, 6);
+        let reading = memory.share(0).unwrap();
+        let foreign = vec![other.lock(0).unwrap()];
+
+        let evicted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| memory.evict(foreign)));
+
+        assert!(evicted.is_err());
+        assert_eq!(reading[..], [5; 4096]);
+        assert!(memory.forget(0).is_err() && reading[0] == 5);
+    }
+
+    #[test]
+    fn more_pages_than_addresses_are_refused() {
+        assert!(matches!(PageMemory::new(u64::MAX / 4096 + 2, 4096), Err(Error::Invalid(_))));
     }
 
     #[test]

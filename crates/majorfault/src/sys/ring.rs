@@ -90,7 +90,9 @@ impl Queue {
         let files = files.iter().map(File::try_clone).collect::<io::Result<Vec<_>>>();
         let files = files.map_err(|error| Error::io("duplicate a file descriptor", "dup", error))?;
         let (ring, enable) = ring(options.depth).map_err(|error| missing(&error))?;
-        let slots = Block::new(options.slot * options.slots as usize, 4096)?;
+        let length = options.slot.checked_mul(options.slots as usize);
+        let length = length.ok_or_else(|| Error::Invalid(format!("{options:?}: more memory than addresses")))?;
+        let slots = Block::new(length, 4096)?;
         let mut queue = Queue {
             ring,
             files,
@@ -115,7 +117,7 @@ impl Queue {
         let descriptors: Vec<_> = self.files.iter().map(AsRawFd::as_raw_fd).collect();
         let files = self.ring.submitter().register_files(&descriptors);
         self.files_registered = files.is_ok();
-        let base = self.slots.bytes_mut().as_mut_ptr();
+        let base = self.slots.as_mut_ptr();
         let length = self.options.slot;
         let vectors: Vec<libc::iovec> = (0..self.options.slots as usize)
             .map(|slot| libc::iovec { iov_base: base.wrapping_add(slot * length).cast(), iov_len: length })
@@ -140,8 +142,8 @@ impl Queue {
         if !fits || self.in_flight.get(slot).is_none_or(|busy| *busy) {
             return Err(Error::Invalid(format!("slot {slot} of the queue cannot take {transfer:?}")));
         }
-        let at = slot * self.options.slot + begin;
-        let address = self.slots.bytes_mut()[at..].as_mut_ptr();
+        // An address and no slice: other slots may be in flight.
+        let address = self.slots.as_mut_ptr().wrapping_add(slot * self.options.slot + begin);
         let length = (end - begin) as u32;
         let entry = self.entry(operation, file, address, length, slot as u16).offset_of(offset);
         let entry = entry.user_data(slot as u64);
@@ -245,14 +247,15 @@ impl Queue {
     /// Panics where it is: that would be a data race with the kernel.
     pub fn slot(&self, slot: usize) -> &[u8] {
         assert!(!self.in_flight[slot], "slot {slot} is in flight");
-        &self.slots.bytes()[slot * self.options.slot..][..self.options.slot]
+        let begin = slot * self.options.slot;
+        self.slots.part(begin..begin + self.options.slot)
     }
 
     /// The same for writing.
     pub fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
         assert!(!self.in_flight[slot], "slot {slot} is in flight");
-        let length = self.options.slot;
-        &mut self.slots.bytes_mut()[slot * length..][..length]
+        let begin = slot * self.options.slot;
+        self.slots.part_mut(begin..begin + self.options.slot)
     }
 }
 

@@ -1,62 +1,82 @@
 //! O_DIRECT with buffers, offsets or lengths that don't fit: the calls fail, or the file system reads through the cache.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
-use crate::process::files::Descriptor;
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::{Calls, Evidence};
+use crate::watch::files::Descriptor;
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "direct_misaligned",
     summary: "a file is open with O_DIRECT, but its reads fail or go through the page cache",
+    looks_at: &[Part::Descriptors, Part::ReadCalls],
+    thresholds: THRESHOLDS,
+    trouble: "reads of a file opened with O_DIRECT {do}",
+    remedies: &[&ALIGN],
+    gain: Gain::Unknown,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-/// Calls below which it is chance.
-const FEWEST: u64 = 100;
-
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some(calls) = evidence.calls.filter(|calls| calls.read_calls >= FEWEST) else { return Vec::new() };
-    let Some(direct) = evidence.descriptors.iter().find(|file| file.direct) else { return Vec::new() };
-    let others = evidence.descriptors.iter().any(|file| !file.direct && file.size_bytes >= 1 << 20);
-    let finding = |severity, what: &str, fact| Finding {
-        rule: RULE.name,
-        severity,
-        scope: direct.path.clone(),
-        what: what.to_owned(),
-        evidence: vec![format!("{} read calls", calls.read_calls), fact],
-        remedy: "align offset, length and buffer to 4096 bytes (posix_memalign(&buffer, 4096, length)); statx(2) with \
-                 STATX_DIOALIGN tells the least that works"
-            .to_owned(),
-        proof: format!("strace -f -e trace=read,pread64,preadv -p {}", evidence.target.pid),
-    };
-    if calls.read_call_bytes < calls.read_calls / 2 {
-        let fact = format!("{} returned by them", Bytes(calls.read_call_bytes).rounded());
-        return vec![finding(Severity::Critical, "reads of a file opened with O_DIRECT fail", fact)];
-    }
-    if !others
-        && is_cached(direct)
-        && calls.device_bytes * 4 < calls.read_call_bytes
-        && calls.read_call_bytes >= 16 << 20
-    {
-        let fact = format!(
-            "{} returned, {} from devices",
-            Bytes(calls.read_call_bytes).rounded(),
-            Bytes(calls.device_bytes).rounded()
-        );
-        return vec![finding(Severity::Warning, "reads with O_DIRECT go through the page cache all the same", fact)];
-    }
-    Vec::new()
+thresholds! {
+    /// Read calls below which it is chance.
+    FEWEST: u64 = 100, Count;
+    /// Read calls for each byte that they returned, above which most of them failed.
+    CALLS_A_BYTE: u64 = 2, Count;
+    /// Bytes returned for each byte from devices, above which the page cache gave them.
+    FROM_CACHE: u64 = 4, Times;
+    /// Bytes returned, below which the page cache may have had them for another reason.
+    LEAST: u64 = 16 << 20, Bytes;
+    /// Bytes of the file in the page cache that show that it is read through it.
+    CACHED: u64 = 1 << 20, Bytes;
+    /// Size of another open file from which on it may be the one that is read through the page cache.
+    OTHER: u64 = 1 << 20, Bytes;
 }
 
-fn is_cached(file: &Descriptor) -> bool {
-    file.cached_bytes.is_some_and(|cached| cached >= 1 << 20)
+const ALIGN: Remedy = Remedy {
+    when: "",
+    says: "align offset, length and buffer to 4096 bytes (posix_memalign(&buffer, 4096, length)); statx(2) with \
+           STATX_DIOALIGN tells the least that works",
+    proof: Proof::Command("strace -f -e trace=read,pread64,preadv -p {pid}"),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    let Some(calls) = evidence.calls.filter(|calls| calls.read_calls >= FEWEST) else { return Vec::new() };
+    let Some(direct) = evidence.descriptors.iter().find(|file| file.direct) else { return Vec::new() };
+    let returned = Bytes(calls.read_call_bytes).rounded();
+    let (severity, does, fact) = match () {
+        () if calls.read_call_bytes < calls.read_calls / CALLS_A_BYTE => {
+            (Severity::Critical, "fail", format!("{returned} returned by them"))
+        }
+        () if is_by_the_cache(evidence, calls, direct) => {
+            let fact = format!("{returned} returned, {} from devices", Bytes(calls.device_bytes).rounded());
+            (Severity::Warning, "go through the page cache all the same", fact)
+        }
+        () => return Vec::new(),
+    };
+    let facts = vec![format!("{} read calls", calls.read_calls), fact];
+    vec![Case::of(&direct.path, severity, &ALIGN).figure("do", does).facts(facts)]
+}
+
+fn is_by_the_cache(evidence: &Evidence, calls: Calls, direct: &Descriptor) -> bool {
+    let others = evidence.descriptors.iter().any(|file| !file.direct && file.size_bytes >= OTHER);
+    !others
+        && direct.cached_bytes.is_some_and(|cached| cached >= CACHED)
+        && calls.device_bytes * FROM_CACHE < calls.read_call_bytes
+        && calls.read_call_bytes >= LEAST
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::Calls;
+    use crate::watch::evidence::Calls;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        Evidence { calls: Some(Calls { read_calls: 100_000, ..Calls::default() }), ..open() }
+    }
 
     fn open() -> Evidence {
         let mut evidence = healthy();
@@ -126,7 +146,7 @@ mod tests {
         let found = only(&RULE, &by_the_cache());
 
         assert_eq!(found.severity, Severity::Warning);
-        assert_eq!(found.what, "reads with O_DIRECT go through the page cache all the same");
+        assert_eq!(found.what, "reads of a file opened with O_DIRECT go through the page cache all the same");
         assert_eq!(found.evidence, ["1000 read calls", "16.0 MiB returned, 4.00 MiB from devices"]);
     }
 

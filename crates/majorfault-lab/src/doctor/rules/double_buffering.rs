@@ -1,52 +1,70 @@
 //! Read calls that copy the same cached bytes again and again: a cache in front of a cache.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule =
-    Rule { name: "double_buffering", summary: "read calls copy the same cached file again and again", look };
+pub(super) const RULE: Rule = Rule {
+    name: "double_buffering",
+    summary: "read calls copy the same cached file again and again",
+    looks_at: &[Part::Descriptors, Part::ReadCalls],
+    thresholds: THRESHOLDS,
+    trouble: "read calls copy the same cached bytes again and again",
+    remedies: &[&MAP],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Bytes copied each second from which on it costs a good part of a processor.
-const FAST: f64 = 200e6;
+thresholds! {
+    /// Bytes copied each second, from which on it costs a good part of a processor.
+    FAST: f64 = 200e6, BytesPerSecond;
+    /// Times that the open files were read over.
+    PASSES: f64 = 3.0, Times;
+    /// Size of a file below which it does not count.
+    LEAST: u64 = 4 << 20, Bytes;
+    /// Bytes copied for each byte from devices, below which it is not the page cache that is copied.
+    FROM_CACHE: u64 = 20, Times;
+}
 
-/// Times that the open files were read over.
-const PASSES: f64 = 3.0;
+const MAP: Remedy = Remedy {
+    when: "",
+    says: "map the file and read it in place; or, if the program has a cache of its own, open with O_DIRECT and make that \
+           larger (RocksDB: use_direct_reads; MySQL: innodb_flush_method=O_DIRECT)",
+    // Reads by calls are counted, not listed: there is nothing to replay.
+    proof: Proof::Command("majorfault compare {scope} --cache warm -m mmap -m pread"),
+    symptom: None,
+};
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(calls) = evidence.calls else { return Vec::new() };
-    let cached = evidence.descriptors.iter().filter(|file| !file.direct && file.size_bytes >= 4 << 20);
-    let cached: Vec<_> = cached.collect();
+    let cached: Vec<_> = evidence.descriptors.iter().filter(|file| !file.direct && file.size_bytes >= LEAST).collect();
     let bytes: u64 = cached.iter().map(|file| file.size_bytes).sum();
     let passes = calls.read_call_bytes as f64 / bytes.max(1) as f64;
     let Some(largest) = cached.iter().max_by_key(|file| file.size_bytes) else { return Vec::new() };
-    if evidence.rate(calls.read_call_bytes) < FAST || passes < PASSES || calls.device_bytes * 20 > calls.read_call_bytes
-    {
+    let is_read = calls.device_bytes * FROM_CACHE > calls.read_call_bytes;
+    if evidence.rate(calls.read_call_bytes) < FAST || passes < PASSES || is_read {
         return Vec::new();
     }
-    vec![Finding {
-        rule: RULE.name,
-        severity: Severity::Note,
-        scope: largest.path.clone(),
-        what: "read calls copy the same cached bytes again and again".to_owned(),
-        evidence: vec![
-            format!("{}/s by read calls", Bytes(evidence.rate(calls.read_call_bytes) as u64).rounded()),
-            format!("{passes:.0} times the {} of the open files", Bytes(bytes).rounded()),
-            format!("{} from devices", Bytes(calls.device_bytes).rounded()),
-        ],
-        remedy:
-            "map the file and read it in place; or, if the program has a cache of its own, open with O_DIRECT and make \
-                 that larger (RocksDB: use_direct_reads; MySQL: innodb_flush_method=O_DIRECT)"
-                .to_owned(),
-        proof: format!("majorfault compare {} --cache warm -m mmap -m pread", largest.path),
-    }]
+    let facts = vec![
+        format!("{}/s by read calls", Bytes(evidence.rate(calls.read_call_bytes) as u64).rounded()),
+        format!("{passes:.0} times the {} of the open files", Bytes(bytes).rounded()),
+        format!("{} from devices", Bytes(calls.device_bytes).rounded()),
+    ];
+    vec![Case::of(&largest.path, Severity::Note, &MAP).facts(facts)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::process::files::Descriptor;
+    use crate::watch::files::Descriptor;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        reading(64 << 20, 2_000_000_000, 0)
+    }
 
     #[test]
     fn passes_over_a_cached_file_are_found_and_a_first_read_is_not() {

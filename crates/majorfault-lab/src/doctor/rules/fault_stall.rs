@@ -1,29 +1,63 @@
 //! Threads wait for the device in page faults: one page at a time, with nothing else in flight.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::terminal::words;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::software::Symptom;
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::order::words;
+use majorfault::Nanos;
 use majorfault::observe::pattern::Pattern;
-use majorfault::{Bytes, Nanos};
 
 pub(super) const RULE: Rule = Rule {
     name: "fault_stall",
     summary: "threads wait for the device in page faults for a good part of the time",
+    looks_at: &[Part::MappedFiles, Part::Faults],
+    thresholds: THRESHOLDS,
+    trouble: "threads wait in page faults for {share} of their time",
+    remedies: &[&IN_ORDER, &BY_STRIDES, &WITHOUT_ORDER],
+    gain: Gain::Waits,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-/// Waits below which it is chance.
-const FEWEST: u64 = 50;
+thresholds! {
+    /// Waits below which it is chance.
+    FEWEST: u64 = 50, Count;
+    /// Share of a thread's time that is worth a warning.
+    MUCH: f64 = 0.1, Share;
+    /// Share of a thread's time that is most of it, which is critical.
+    MOST: f64 = 0.6, Share;
+}
 
-/// Share of a thread's time that is worth a warning, and that is most of it.
-const MUCH: f64 = 0.1;
-const MOST: f64 = 0.6;
+const IN_ORDER: Remedy = Remedy {
+    when: "in order",
+    says: "read ahead in a second thread: madvise(p + done + 8 MiB, 8 MiB, MADV_POPULATE_READ), or raise read_ahead_kb of \
+           the device",
+    proof: Proof::Replay(Arms { now: None, remedy: "mmap:policy=window", workload: None }),
+    symptom: Some(Symptom::Scan),
+};
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const BY_STRIDES: Remedy = Remedy {
+    when: "by strides",
+    says: "ask for the next 64 steps at once: for i in 1..64: posix_fadvise(fd, at + i * {stride}, 4096, \
+           POSIX_FADV_WILLNEED)",
+    proof: Proof::Replay(Arms { now: None, remedy: "mmap:policy=learned", workload: None }),
+    symptom: Some(Symptom::Lookups),
+};
+
+const WITHOUT_ORDER: Remedy = Remedy {
+    when: "without an order",
+    says: "keep many reads in flight: io_uring or pread from many threads with MADV_RANDOM's 4 KiB, instead of faults, \
+           which wait one by one",
+    proof: Proof::Replay(Arms { now: None, remedy: "uring:depth=32", workload: None }),
+    symptom: Some(Symptom::Lookups),
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     evidence.data_files().filter_map(|file| of_file(evidence, file)).collect()
 }
 
-fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
+fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Case> {
     let order = file.order?;
     let threads = order.threads.max(1) as f64;
     let share = file.waited_ns as f64 / evidence.watched.as_nanos() as f64 / threads;
@@ -31,60 +65,39 @@ fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
         return None;
     }
     let severity = if share >= MOST { Severity::Critical } else { Severity::Warning };
-    let (remedy, proof) = remedy(file, order.pattern);
-    Some(Finding {
-        rule: RULE.name,
-        severity,
-        scope: file.path.clone(),
-        what: format!("threads wait in page faults for {:.0} % of their time", share.min(1.0) * 100.0),
-        evidence: vec![
-            format!(
-                "{} faults waited {} in total, {} of them started the read",
-                file.waits,
-                Nanos(file.waited_ns),
-                file.major
-            ),
-            format!("{} each", Nanos(file.waited_ns / file.waits)),
-            format!("order: {} ({:.0} % of the steps)", words(order.pattern), order.confidence * 100.0),
-            format!("{} threads", order.threads),
-        ],
-        remedy,
-        proof,
+    let facts = vec![
+        format!(
+            "{} faults waited {} in total, {} of them started the read",
+            file.waits,
+            Nanos(file.waited_ns),
+            file.major
+        ),
+        format!("{} each", Nanos(file.waited_ns / file.waits)),
+        format!("order: {} ({:.0} % of the steps)", words(order.pattern), order.confidence * 100.0),
+        format!("{} threads", order.threads),
+    ];
+    let case = Case::of_file(file, severity, &WITHOUT_ORDER)
+        .figure("share", format!("{:.0} %", share.min(1.0) * 100.0))
+        .facts(facts);
+    Some(match order.pattern {
+        Pattern::Sequential | Pattern::Backward => Case { remedy: &IN_ORDER, ..case },
+        Pattern::Strided(stride) | Pattern::Interleaved { stride, .. } => {
+            Case { remedy: &BY_STRIDES, ..case }.figure("stride", stride)
+        }
+        Pattern::Random | Pattern::HotSet { .. } | Pattern::Unknown => case,
     })
-}
-
-fn remedy(file: &MappedFile, pattern: Pattern) -> (String, String) {
-    let path = &file.path;
-    match pattern {
-        Pattern::Sequential | Pattern::Backward => (
-            "read ahead in a second thread: madvise(p + done + 8 MiB, 8 MiB, MADV_POPULATE_READ), or raise read_ahead_kb \
-             of the device"
-                .to_owned(),
-            format!("majorfault compare {path} --rw read --bs 1m --cache cold"),
-        ),
-        Pattern::Strided(stride) | Pattern::Interleaved { stride, .. } => (
-            format!(
-                "ask for the next 64 steps at once: for i in 1..64: posix_fadvise(fd, at + i * {stride}, 4096, \
-                 POSIX_FADV_WILLNEED)"
-            ),
-            format!(
-                "majorfault compare {path} --workload strided:stride={} --cache cold",
-                Bytes(stride.unsigned_abs() / 4096 * 4096)
-            ),
-        ),
-        Pattern::Random | Pattern::HotSet { .. } | Pattern::Unknown => (
-            "keep many reads in flight: io_uring or pread from many threads with MADV_RANDOM's 4 KiB, instead of faults, \
-             which wait one by one"
-                .to_owned(),
-            format!("majorfault compare {path} --rw randread --bs 4k --cache cold"),
-        ),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{only, order, with_file, worst};
     use super::*;
+    use crate::doctor::Finding;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        waiting(100, 12_000_000_000)
+    }
 
     #[test]
     fn a_strided_scan_that_waits_is_told_its_stride() {
@@ -175,12 +188,12 @@ mod tests {
         for pattern in [Pattern::Sequential, Pattern::Backward] {
             let found = in_order(pattern);
             assert!(found.remedy.contains("madvise(p + done + 8 MiB, 8 MiB, MADV_POPULATE_READ)"), "{found:?}");
-            assert!(found.proof.contains("--rw read --bs 1m --cache cold"), "{found:?}");
+            assert!(found.proof.contains("--rw read --bs 4k --cache cold"), "{found:?}");
         }
         for pattern in [Pattern::Random, Pattern::HotSet { bytes: 1 << 20 }, Pattern::Unknown] {
             let found = in_order(pattern);
             assert!(found.remedy.starts_with("keep many reads in flight"), "{found:?}");
-            assert!(found.proof.contains("--rw randread --bs 4k --cache cold"), "{found:?}");
+            assert!(found.proof.ends_with("--memory 8g -m mmap -m uring:depth=32"), "{found:?}");
         }
     }
 

@@ -1,51 +1,62 @@
 //! Forking with much writable memory: the page tables are copied while everybody waits, and every page written after it
 //! faults once more.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule =
-    Rule { name: "fork_large", summary: "a process with much writable memory forks, and pays by copy-on-write", look };
+pub(super) const RULE: Rule = Rule {
+    name: "fork_large",
+    summary: "a process with much writable memory forks, and pays by copy-on-write",
+    looks_at: &[Part::Faults, Part::Status],
+    thresholds: THRESHOLDS,
+    trouble: "it forks with much writable memory",
+    remedies: &[&SPAWN],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Anonymous memory from which on it is felt: some 10 ms for each GiB to copy the tables.
-const MUCH: u64 = 256 << 20;
+thresholds! {
+    /// Anonymous memory from which on it is felt: some 10 ms for each GiB to copy the tables.
+    MUCH: u64 = 256 << 20, Bytes;
+    /// Faults in anonymous memory after each fork; without them it was vfork or posix_spawn, which copy nothing.
+    COPIES: u64 = 256, Count;
+}
 
-/// Faults in anonymous memory after each fork; without them it was vfork or posix_spawn, which copy nothing.
-const COPIES: u64 = 256;
+const SPAWN: Remedy = Remedy {
+    when: "",
+    says: "posix_spawn or vfork + exec instead of fork; or madvise(p, n, MADV_DONTFORK) for what the child does not need \
+           (Redis: fewer save lines, huge pages off)",
+    proof: Proof::Command("perf stat -e minor-faults,page-faults -p {pid} -- sleep 5"),
+    symptom: None,
+};
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(faults) = &evidence.faults else { return Vec::new() };
     let anonymous = evidence.process.anonymous_bytes;
     if faults.forks == 0 || anonymous < MUCH || faults.anonymous < COPIES * faults.forks {
         return Vec::new();
     }
-    vec![Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: "process".to_owned(),
-        what: "it forks with much writable memory".to_owned(),
-        evidence: vec![
-            format!("{} forks in {:.1} s", faults.forks, evidence.watched.as_secs_f64()),
-            format!("{} anonymous", Bytes(anonymous).rounded()),
-            format!(
-                "{} faults in it, {:.0} after each fork",
-                faults.anonymous,
-                faults.anonymous as f64 / faults.forks as f64
-            ),
-        ],
-        remedy:
-            "posix_spawn or vfork + exec instead of fork; or madvise(p, n, MADV_DONTFORK) for what the child does not \
-                 need (Redis: fewer save lines, huge pages off)"
-                .to_owned(),
-        proof: format!("perf stat -e minor-faults,page-faults -p {} -- sleep 5", evidence.target.pid),
-    }]
+    let each = faults.anonymous as f64 / faults.forks as f64;
+    let facts = vec![
+        format!("{} forks in {:.1} s", faults.forks, evidence.watched.as_secs_f64()),
+        format!("{} anonymous", Bytes(anonymous).rounded()),
+        format!("{} faults in it, {each:.0} after each fork", faults.anonymous),
+    ];
+    vec![Case::of("process", Severity::Warning, &SPAWN).facts(facts)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        forking(4, 2048, 1 << 30)
+    }
 
     #[test]
     fn forks_with_copies_are_found_and_spawns_are_not() {

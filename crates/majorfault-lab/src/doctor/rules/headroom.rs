@@ -1,49 +1,63 @@
 //! The cgroup is full of memory that can't be freed: the next allocation may kill a process.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule =
-    Rule { name: "headroom", summary: "anonymous memory nearly fills the cgroup's limit", look };
+pub(super) const RULE: Rule = Rule {
+    name: "headroom",
+    summary: "anonymous memory nearly fills the cgroup's limit",
+    looks_at: &[Part::Limit, Part::Counters],
+    thresholds: THRESHOLDS,
+    trouble: "{share} of the memory limit can't be freed; the OOM killer is next",
+    remedies: &[&RAISE],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Share of the limit that is anonymous; the rest is all that reclaim can give.
-const FULL: f64 = 0.9;
+thresholds! {
+    /// Share of the limit that is anonymous; the rest is all that reclaim can give.
+    FULL: f64 = 0.9, Share;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some(limit) = evidence.group.as_ref().and_then(|group| group.limit_bytes) else { return Vec::new() };
+const RAISE: Remedy = Remedy {
+    when: "",
+    says: "raise the limit to {more}, or make the program's own caches smaller",
+    proof: Proof::Command("cat {group}/memory.stat | grep -E '^(anon|file|total_rss|total_cache) '"),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    let Some(group) = &evidence.group else { return Vec::new() };
+    let Some(limit) = group.limit_bytes else { return Vec::new() };
     let Some(anonymous) = evidence.counter("cgroup_anon_bytes") else { return Vec::new() };
     let share = anonymous as f64 / limit.max(1) as f64;
     if share < FULL {
         return Vec::new();
     }
     let cache = evidence.counter("cgroup_file_bytes").unwrap_or(0);
-    vec![Finding {
-        rule: RULE.name,
-        severity: Severity::Critical,
-        scope: "cgroup".to_owned(),
-        what: format!("{:.0} % of the memory limit can't be freed; the OOM killer is next", share * 100.0),
-        evidence: vec![
-            format!("limit {}", Bytes(limit).rounded()),
-            format!("anonymous {}", Bytes(anonymous).rounded()),
-            format!("page cache {}, all that can be dropped", Bytes(cache).rounded()),
-            format!("{} of it this process", Bytes(evidence.process.anonymous_bytes).rounded()),
-        ],
-        remedy: format!(
-            "raise the limit to {}, or make the program's own caches smaller",
-            Bytes(limit / 4 * 5).rounded()
-        ),
-        proof: format!(
-            "cat {}/memory.stat | grep -E '^(anon|file|total_rss|total_cache) '",
-            evidence.group.as_ref().map_or("", |group| &group.path)
-        ),
-    }]
+    let facts = vec![
+        format!("limit {}", Bytes(limit).rounded()),
+        format!("anonymous {}", Bytes(anonymous).rounded()),
+        format!("page cache {}, all that can be dropped", Bytes(cache).rounded()),
+        format!("{} of it this process", Bytes(evidence.process.anonymous_bytes).rounded()),
+    ];
+    let case = Case::of("cgroup", Severity::Critical, &RAISE).facts(facts);
+    let case = case.figure("share", format!("{:.0} %", share * 100.0)).figure("group", &group.path);
+    vec![case.figure("more", Bytes(limit / 4 * 5).rounded())]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{count, healthy, only, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        filled(9 << 30)
+    }
 
     #[test]
     fn anonymous_memory_at_the_limit_is_critical() {

@@ -1,53 +1,82 @@
 //! Much anonymous memory in small pages, where huge ones could be had.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::{Evidence, Huge};
 use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "huge_off",
-    summary: "much anonymous memory lies in small pages, and huge ones are off or not asked for (needs --deep)",
+    summary: "much anonymous memory lies in small pages, and huge ones are off or not asked for",
+    looks_at: &[Part::Smaps, Part::Kernel],
+    thresholds: THRESHOLDS,
+    trouble: "large anonymous memory lies in 4 KiB pages",
+    remedies: &[&ALLOW, &ASK],
+    gain: Gain::Unknown,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-/// Memory from which on it matters.
-const MUCH: u64 = 256 << 20;
+thresholds! {
+    /// Anonymous memory from which on it matters.
+    MUCH: u64 = 256 << 20, Bytes;
+    /// Share of it in huge pages from which on that is enough.
+    ENOUGH: f64 = 0.1, Share;
+    /// Share of it that huge pages are asked for, from which on asking again would not help.
+    ASKED: f64 = 0.5, Share;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const PROOF: Proof = Proof::Command("perf stat -e dTLB-load-misses -p {pid} -- sleep 5");
+
+const ALLOW: Remedy = Remedy {
+    when: "they are off",
+    says: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(p, n, MADV_HUGEPAGE)",
+    proof: PROOF,
+    symptom: None,
+};
+
+const ASK: Remedy = Remedy {
+    when: "they are not asked for",
+    says: "madvise(p, n, MADV_HUGEPAGE) after allocating, aligned to 2 MiB (glibc: \
+           GLIBC_TUNABLES=glibc.malloc.hugetlb=1; jemalloc: thp:always; Java: -XX:+UseTransparentHugePages)",
+    proof: PROOF,
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(huge) = evidence.huge else { return Vec::new() };
     let setting = evidence.machine.huge_pages.as_str();
-    if huge.anonymous_bytes < MUCH || huge.huge_bytes * 10 >= huge.anonymous_bytes {
+    if huge.anonymous_bytes < MUCH || huge.huge_bytes as f64 >= huge.anonymous_bytes as f64 * ENOUGH {
         return Vec::new();
     }
-    let remedy = match setting {
-        "never" => "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(p, n, MADV_HUGEPAGE)",
-        "madvise" if huge.wanted_bytes * 2 < huge.anonymous_bytes => {
-            "madvise(p, n, MADV_HUGEPAGE) after allocating, aligned to 2 MiB (glibc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1; \
-             jemalloc: thp:always; Java: -XX:+UseTransparentHugePages)"
-        }
-        // Wanted and allowed: memory is fragmented, or it was touched before.
-        _ => return Vec::new(),
-    };
-    vec![Finding {
-        rule: RULE.name,
-        severity: Severity::Note,
-        scope: "process".to_owned(),
-        what: "large anonymous memory lies in 4 KiB pages".to_owned(),
-        evidence: vec![
-            format!("{} anonymous in mappings of 2 MiB and more", Bytes(huge.anonymous_bytes).rounded()),
-            format!("{} of it in huge pages", Bytes(huge.huge_bytes).rounded()),
-            format!("transparent_hugepage/enabled is {setting}"),
-        ],
-        remedy: remedy.to_owned(),
-        proof: format!("perf stat -e dTLB-load-misses -p {} -- sleep 5", evidence.target.pid),
-    }]
+    let Some(remedy) = remedy(setting, huge) else { return Vec::new() };
+    let facts = vec![
+        format!("{} anonymous in mappings of 2 MiB and more", Bytes(huge.anonymous_bytes).rounded()),
+        format!("{} of it in huge pages", Bytes(huge.huge_bytes).rounded()),
+        format!("transparent_hugepage/enabled is {setting}"),
+    ];
+    vec![Case::of("process", Severity::Note, remedy).facts(facts)]
+}
+
+/// None where they are wanted and allowed: memory is fragmented, or it was touched before.
+fn remedy(setting: &str, huge: Huge) -> Option<&'static Remedy> {
+    match setting {
+        "never" => Some(&ALLOW),
+        "madvise" if (huge.wanted_bytes as f64) < huge.anonymous_bytes as f64 * ASKED => Some(&ASK),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::Huge;
+    use crate::watch::evidence::Huge;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        lying(1 << 30, 0, 0, "madvise")
+    }
 
     #[test]
     fn much_memory_in_small_pages_is_noted() {

@@ -1,28 +1,64 @@
 //! Mapping and unmapping all the time: system calls, faults again, and TLB shootdowns on every processor that runs us.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::{Evidence, FaultCounts};
 
-pub(super) const RULE: Rule =
-    Rule { name: "map_churn", summary: "mappings are made and thrown away all the time, with TLB shootdowns", look };
+pub(super) const RULE: Rule = Rule {
+    name: "map_churn",
+    summary: "mappings are made and thrown away all the time, with TLB shootdowns",
+    looks_at: &[Part::Faults, Part::Status],
+    thresholds: THRESHOLDS,
+    trouble: "mappings are made and thrown away all the time",
+    remedies: &[&OF_FILES, &OF_MEMORY],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Mappings each second: with several threads they stop each other, alone they only cost time.
-const WITH_OTHERS: f64 = 500.0;
-const ALONE: f64 = 3000.0;
+thresholds! {
+    /// Mappings each second of a process with several threads, which stop each other.
+    WITH_OTHERS: f64 = 500.0, PerSecond;
+    /// Mappings each second of a process with one thread, which only cost time.
+    ALONE: f64 = 3000.0, PerSecond;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const PROOF: Proof = Proof::Command("perf trace -s -e mmap,munmap -p {pid} -- sleep 5");
+
+const OF_FILES: Remedy = Remedy {
+    when: "files",
+    says: "map once and keep it, or pread into a buffer that is used again",
+    proof: PROOF,
+    symptom: None,
+};
+
+const OF_MEMORY: Remedy = Remedy {
+    when: "memory",
+    says: "keep large blocks instead of returning them: mallopt(M_MMAP_THRESHOLD, 1 << 30) and M_TRIM_THRESHOLD \
+           (environment: MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824)",
+    proof: PROOF,
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(faults) = &evidence.faults else { return Vec::new() };
-    let rate = evidence.rate(faults.mapped);
     let is_shared = evidence.process.threads > 1;
     // What stays mapped is growth, not churn.
     let is_growth = evidence.process.mappings >= faults.mapped;
-    if rate < if is_shared { WITH_OTHERS } else { ALONE } || is_growth {
+    if evidence.rate(faults.mapped) < if is_shared { WITH_OTHERS } else { ALONE } || is_growth {
         return Vec::new();
     }
+    let severity = if is_shared { Severity::Warning } else { Severity::Note };
+    let remedy = if faults.mapped_files * 2 >= faults.mapped { &OF_FILES } else { &OF_MEMORY };
+    vec![Case::of("process", severity, remedy).facts(facts(evidence, faults))]
+}
+
+fn facts(evidence: &Evidence, faults: &FaultCounts) -> Vec<String> {
     let flushes = ["tlb_flush_local_shootdown", "tlb_flush_local_mm_shootdown", "tlb_flush_remote_send_ipi"];
     let own: u64 = flushes.iter().filter_map(|name| evidence.counter(name)).sum();
+    let made = evidence.rate(faults.mapped);
     let mut facts = vec![
-        format!("{rate:.0} mappings made each second, {} mapped at the end", evidence.process.mappings),
+        format!("{made:.0} mappings made each second, {} mapped at the end", evidence.process.mappings),
         format!("{} of them files", percent(faults.mapped_files, faults.mapped)),
         format!("{} threads", evidence.process.threads),
     ];
@@ -32,21 +68,7 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
     if let Some(machine) = evidence.counter("tlb_shootdowns") {
         facts.push(format!("{:.0} shootdown interrupts each second on this machine", evidence.rate(machine)));
     }
-    let remedy = if faults.mapped_files * 2 >= faults.mapped {
-        "map once and keep it, or pread into a buffer that is used again"
-    } else {
-        "keep large blocks instead of returning them: mallopt(M_MMAP_THRESHOLD, 1 << 30) and M_TRIM_THRESHOLD (environment: \
-         MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824)"
-    };
-    vec![Finding {
-        rule: RULE.name,
-        severity: if is_shared { Severity::Warning } else { Severity::Note },
-        scope: "process".to_owned(),
-        what: "mappings are made and thrown away all the time".to_owned(),
-        evidence: facts,
-        remedy: remedy.to_owned(),
-        proof: format!("perf trace -s -e mmap,munmap -p {} -- sleep 5", evidence.target.pid),
-    }]
+    facts
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -57,6 +79,11 @@ fn percent(part: u64, whole: u64) -> String {
 mod tests {
     use super::super::scenes::{count, healthy, only, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        mapping(2, 3000, 1500)
+    }
 
     #[test]
     fn many_mappings_that_do_not_stay_are_churn() {

@@ -1,43 +1,60 @@
 //! Nearly as many mappings as a process may have; the next mmap or mprotect fails with "out of memory".
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::Evidence;
 
-pub(super) const RULE: Rule =
-    Rule { name: "map_count", summary: "the number of mappings is near vm.max_map_count", look };
+pub(super) const RULE: Rule = Rule {
+    name: "map_count",
+    summary: "the number of mappings is near vm.max_map_count",
+    looks_at: &[Part::Status, Part::Kernel],
+    thresholds: THRESHOLDS,
+    trouble: "{count} mappings of {most} that are allowed; beyond it mmap fails with \"out of memory\"",
+    remedies: &[&ALLOW_MORE],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Shares of the limit.
-const NEAR: f64 = 0.8;
-const NEXT: f64 = 0.95;
+thresholds! {
+    /// Share of the mappings that are allowed, which is near.
+    NEAR: f64 = 0.8, Share;
+    /// Share of the mappings that are allowed, beyond which the next ones fail: critical.
+    NEXT: f64 = 0.95, Share;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const ALLOW_MORE: Remedy = Remedy {
+    when: "",
+    says: "sysctl -w vm.max_map_count={more} (Elasticsearch and others ask for 262144 or more); fewer, larger mappings",
+    proof: Proof::Command("wc -l /proc/{pid}/maps; sysctl vm.max_map_count"),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     let (count, most) = (evidence.process.mappings, evidence.machine.most_mappings);
     let share = count as f64 / most.max(1) as f64;
     if most == 0 || share < NEAR {
         return Vec::new();
     }
     let files = evidence.files.iter().map(|file| file.mappings.len() as u64).sum::<u64>();
-    vec![Finding {
-        rule: RULE.name,
-        severity: if share >= NEXT { Severity::Critical } else { Severity::Warning },
-        scope: "process".to_owned(),
-        what: format!("{count} mappings of {most} that are allowed; beyond it mmap fails with \"out of memory\""),
-        evidence: vec![
-            format!("{:.0} % of vm.max_map_count", share * 100.0),
-            format!("{files} of files, {} anonymous", count.saturating_sub(files)),
-        ],
-        remedy: format!(
-            "sysctl -w vm.max_map_count={} (Elasticsearch and others ask for 262144 or more); fewer, larger mappings",
-            (most * 4).max(262_144)
-        ),
-        proof: format!("wc -l /proc/{}/maps; sysctl vm.max_map_count", evidence.target.pid),
-    }]
+    let facts = vec![
+        format!("{:.0} % of vm.max_map_count", share * 100.0),
+        format!("{files} of files, {} anonymous", count.saturating_sub(files)),
+    ];
+    let severity = if share >= NEXT { Severity::Critical } else { Severity::Warning };
+    let case = Case::of("process", severity, &ALLOW_MORE).facts(facts);
+    vec![case.figure("count", count).figure("most", most).figure("more", (most * 4).max(262_144))]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        of_1000(900)
+    }
 
     #[test]
     fn the_nearer_the_worse() {

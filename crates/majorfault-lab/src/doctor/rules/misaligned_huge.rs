@@ -1,57 +1,72 @@
 //! A mapping that could have huge pages, but whose address and file offset differ modulo 2 MiB, so that it can't.
 
-use crate::doctor::evidence::{Evidence, FileMapping, MappedFile};
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::{Evidence, FileMapping, MappedFile};
 use majorfault::Bytes;
 use majorfault::sys::map::HUGE_PAGE;
 
 pub(super) const RULE: Rule = Rule {
     name: "misaligned_huge",
     summary: "huge pages are wanted for a mapping whose address does not fit its file offset",
+    looks_at: &[Part::MappedFiles, Part::Smaps],
+    thresholds: THRESHOLDS,
+    trouble: "huge pages are wanted, but the mapping's address makes them impossible",
+    remedies: &[&ALIGN],
+    gain: Gain::Unknown,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-/// Mappings shorter than this gain little.
-const LEAST: u64 = 8 << 20;
+thresholds! {
+    /// Length of a mapping below which it gains little.
+    LEAST: u64 = 8 << 20, Bytes;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const ALIGN: Remedy = Remedy {
+    when: "",
+    says: "reserve n + 2 MiB with PROT_NONE, and map with MAP_FIXED at the address that is congruent to the offset modulo \
+           2 MiB",
+    proof: Proof::Command("majorfault compare {scope} -m mmap:advice=hugepage"),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     evidence.data_files().filter_map(of_file).collect()
 }
 
-fn of_file(file: &MappedFile) -> Option<Finding> {
+fn of_file(file: &MappedFile) -> Option<Case> {
     let by_mount = ["huge=always", "huge=within_size"].iter().any(|option| file.mount_options.contains(option));
     let wanted = |mapping: &FileMapping| by_mount || mapping.deep.is_some_and(|deep| deep.huge_wanted);
-    let skewed = |mapping: &&FileMapping| {
-        let skew = mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64;
-        mapping.vma.len() >= LEAST && skew != 0 && wanted(mapping)
-    };
-    let mapping = file.mappings.iter().find(skewed)?;
-    let skew = mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64;
-    Some(Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: file.path.clone(),
-        what: "huge pages are wanted, but the mapping's address makes them impossible".to_owned(),
-        evidence: vec![
-            format!("{} at {:#x}", Bytes(mapping.vma.len()).rounded(), mapping.vma.start),
-            format!("address minus file offset is {} beyond a multiple of 2 MiB", Bytes(skew).rounded()),
-            mapping.deep.map_or("wanted by the mount's huge= option".to_owned(), |deep| {
-                format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())
-            }),
-        ],
-        remedy:
-            "reserve n + 2 MiB with PROT_NONE, and map with MAP_FIXED at the address that is congruent to the offset \
-                 modulo 2 MiB"
-                .to_owned(),
-        proof: format!("majorfault compare {} -m mmap:advice=hugepage", file.path),
-    })
+    let is_skewed = |mapping: &&FileMapping| mapping.vma.len() >= LEAST && skew(mapping) != 0 && wanted(mapping);
+    let mapping = file.mappings.iter().find(is_skewed)?;
+    let facts = vec![
+        format!("{} at {:#x}", Bytes(mapping.vma.len()).rounded(), mapping.vma.start),
+        format!("address minus file offset is {} beyond a multiple of 2 MiB", Bytes(skew(mapping)).rounded()),
+        mapping.deep.map_or("wanted by the mount's huge= option".to_owned(), |deep| {
+            format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())
+        }),
+    ];
+    Some(Case::of_file(file, Severity::Warning, &ALIGN).facts(facts))
+}
+
+/// Bytes by which address and file offset differ modulo 2 MiB.
+fn skew(mapping: &FileMapping) -> u64 {
+    mapping.vma.start.wrapping_sub(mapping.vma.offset) % HUGE_PAGE as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{advise, only, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        let mut evidence = skewed(8 << 20, "rw");
+        advise(&mut evidence, Deep { huge_wanted: true, ..Deep::default() });
+        evidence
+    }
 
     #[test]
     fn a_skewed_mapping_is_found_only_where_huge_pages_are_wanted() {

@@ -1,10 +1,34 @@
 //! A file of a network file system is mapped: a lost connection becomes a SIGBUS or a thread that can't be killed.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::{Evidence, MappedFile};
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule = Rule { name: "network_fs", summary: "a file of a network file system is mapped", look };
+pub(super) const RULE: Rule = Rule {
+    name: "network_fs",
+    summary: "a file of a network file system is mapped",
+    looks_at: &[Part::MappedFiles],
+    thresholds: THRESHOLDS,
+    trouble: "a file on {filesystem} is mapped",
+    remedies: &[&READ],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
+
+thresholds! {
+    /// Waits for the file from which on it costs time now, which is worth a warning.
+    FELT: u64 = 50, Count;
+}
+
+const READ: Remedy = Remedy {
+    when: "",
+    says: "read it with pread, whose errors can be handled, or copy it to a local disk first (SQLite: no WAL on network \
+           file systems; LMDB: not supported there)",
+    proof: Proof::Command("findmnt -T {scope}"),
+    symptom: None,
+};
 
 const NETWORK: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "afs", "glusterfs", "9p", "gpfs", "beegfs"];
 
@@ -14,32 +38,29 @@ fn is_network(kind: &str) -> bool {
         || kind.strip_prefix("fuse.").is_some_and(|name| remote.iter().any(|it| name.starts_with(it)))
 }
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let mapped = evidence.data_files().filter(|file| is_network(&file.filesystem));
-    mapped
-        .map(|file| Finding {
-            rule: RULE.name,
-            severity: if file.waits >= 50 { Severity::Warning } else { Severity::Note },
-            scope: file.path.clone(),
-            what: format!("a file on {} is mapped", file.filesystem),
-            evidence: vec![
-                format!("{} mapped", Bytes(file.mapped_bytes()).rounded()),
-                format!("{} faults, {} waited", file.faults, file.waits),
-                "a server's error becomes SIGBUS in the thread that touches the page".to_owned(),
-            ],
-            remedy:
-                "read it with pread, whose errors can be handled, or copy it to a local disk first (SQLite: no WAL on \
-                     network file systems; LMDB: not supported there)"
-                    .to_owned(),
-            proof: format!("findmnt -T {}", file.path),
-        })
-        .collect()
+fn look(evidence: &Evidence) -> Vec<Case> {
+    evidence.data_files().filter(|file| is_network(&file.filesystem)).map(of_file).collect()
+}
+
+fn of_file(file: &MappedFile) -> Case {
+    let severity = if file.waits >= FELT { Severity::Warning } else { Severity::Note };
+    let facts = vec![
+        format!("{} mapped", Bytes(file.mapped_bytes()).rounded()),
+        format!("{} faults, {} waited", file.faults, file.waits),
+        "a server's error becomes SIGBUS in the thread that touches the page".to_owned(),
+    ];
+    Case::of_file(file, severity, &READ).figure("filesystem", &file.filesystem).facts(facts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{only, with_file, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        on("nfs4", 0)
+    }
 
     #[test]
     fn nfs_and_remote_fuse_are_network_and_local_fuse_is_not() {

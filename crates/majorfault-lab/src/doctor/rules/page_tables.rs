@@ -1,50 +1,63 @@
 //! Page tables that take a good part of the memory they map: sparse touches in a large mapping, or many processes.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule =
-    Rule { name: "page_tables", summary: "page tables take more than 5 % of the resident memory", look };
+pub(super) const RULE: Rule = Rule {
+    name: "page_tables",
+    summary: "page tables take a good part of the resident memory",
+    looks_at: &[Part::Status],
+    thresholds: THRESHOLDS,
+    trouble: "page tables take {share} of the resident memory",
+    remedies: &[&UNMAP],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Share of the resident bytes; full tables of 4 KiB pages are 0.2 %.
-const SHARE: f64 = 0.05;
+thresholds! {
+    /// Share of the resident bytes; full tables of 4 KiB pages are 0.2 %.
+    SHARE: f64 = 0.05, Share;
+    /// Bytes of page tables below which nobody cares.
+    LEAST: u64 = 8 << 20, Bytes;
+}
 
-/// Below this nobody cares.
-const LEAST: u64 = 8 << 20;
+const UNMAP: Remedy = Remedy {
+    when: "",
+    says: "unmap what is not used any more (MADV_DONTNEED keeps the tables), map windows instead of everything, or read \
+           sparse data with pread",
+    proof: Proof::Command("grep -E 'VmPTE|VmRSS' /proc/{pid}/status"),
+    symptom: None,
+};
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+fn look(evidence: &Evidence) -> Vec<Case> {
     let process = &evidence.process;
     let share = process.page_table_bytes as f64 / process.resident_bytes.max(1) as f64;
     if process.page_table_bytes < LEAST || share < SHARE {
         return Vec::new();
     }
-    let largest = evidence.data_files().max_by_key(|file| file.mapped_bytes());
     let mut facts = vec![
         format!("page tables {}", Bytes(process.page_table_bytes).rounded()),
         format!("{:.0} % of {} resident", share * 100.0, Bytes(process.resident_bytes).rounded()),
     ];
-    if let Some(file) = largest {
+    if let Some(file) = evidence.data_files().max_by_key(|file| file.mapped_bytes()) {
         facts.push(format!("largest mapping {} of {}", Bytes(file.mapped_bytes()).rounded(), file.path));
     }
-    vec![Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: "process".to_owned(),
-        what: format!("page tables take {:.0} % of the resident memory", share * 100.0),
-        evidence: facts,
-        remedy:
-            "unmap what is not used any more (MADV_DONTNEED keeps the tables), map windows instead of everything, or \
-                 read sparse data with pread"
-                .to_owned(),
-        proof: format!("grep -E 'VmPTE|VmRSS' /proc/{}/status", evidence.target.pid),
-    }]
+    let case = Case::of("process", Severity::Warning, &UNMAP).facts(facts);
+    vec![case.figure("share", format!("{:.0} %", share * 100.0))]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        tables(16 << 20, 64 << 20)
+    }
 
     #[test]
     fn sparse_touches_cost_tables() {

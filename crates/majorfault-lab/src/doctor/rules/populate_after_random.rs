@@ -1,22 +1,41 @@
 //! MADV_POPULATE_READ (or MAP_POPULATE, mlock) on a mapping with MADV_RANDOM: the kernel faults page by page without
 //! read-ahead. Those faults are made by no instruction, so the process's count has them and the samples don't.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::Evidence;
 
 pub(super) const RULE: Rule = Rule {
     name: "populate_after_random",
-    summary: "a mapping is populated page by page because MADV_RANDOM came first (--deep, or --advice)",
+    summary: "a mapping is populated page by page because MADV_RANDOM came first",
+    looks_at: &[Part::MappedFiles, Part::Faults, Part::AdviceInForce, Part::Counters],
+    thresholds: THRESHOLDS,
+    trouble: "populated one page at a time, because MADV_RANDOM is in force",
+    remedies: &[&POPULATE_FIRST],
+    gain: Gain::Waits,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-/// Major faults by no instruction, each second.
-const MANY: f64 = 100.0;
+thresholds! {
+    /// Waits by no instruction, each second, that are more than chance.
+    MANY: f64 = 100.0, PerSecond;
+    /// Waits by no instruction for each by an instruction, from which on they are what the program waits for.
+    MOSTLY: u64 = 4, Times;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const POPULATE_FIRST: Remedy = Remedy {
+    when: "",
+    says: "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, n, \
+           MADV_RANDOM)",
+    proof: Proof::Command("grep -A25 '{scope}' /proc/{pid}/smaps | grep VmFlags"),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     let (Some(faults), Some(counted)) = (&evidence.faults, evidence.counter("major_faults")) else { return Vec::new() };
     let unseen = counted.saturating_sub(faults.major + faults.lost);
-    if evidence.rate(unseen) < MANY || unseen < 4 * faults.major || faults.unfollowed > 0 {
+    if evidence.rate(unseen) < MANY || unseen < MOSTLY * faults.major || faults.unfollowed > 0 {
         return Vec::new();
     }
     let random = evidence.data_files().filter_map(|file| Some((file, file.random_advice()?)));
@@ -32,25 +51,22 @@ fn look(evidence: &Evidence) -> Vec<Finding> {
     if file.populate_calls > 0 {
         facts.push(format!("{} calls of MADV_POPULATE seen", file.populate_calls));
     }
-    vec![Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: file.path.clone(),
-        what: "populated one page at a time, because MADV_RANDOM is in force".to_owned(),
-        evidence: facts,
-        remedy:
-            "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, \
-                 n, MADV_RANDOM)"
-                .to_owned(),
-        proof: format!("grep -A25 '{}' /proc/{}/smaps | grep VmFlags", file.path, evidence.target.pid),
-    }]
+    vec![Case::of_file(file, Severity::Warning, &POPULATE_FIRST).facts(facts)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{advise, count, healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        let mut evidence = healthy();
+        count(&mut evidence, "major_faults", 30_000);
+        (evidence.files[0].advised, evidence.files[0].mappings[0].deep) = (Some("MADV_RANDOM"), None);
+        evidence
+    }
 
     #[test]
     fn waits_by_no_instruction_under_random_advice_are_a_populate() {

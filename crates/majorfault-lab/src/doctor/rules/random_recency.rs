@@ -1,54 +1,66 @@
 //! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so the hot
 //! ones are evicted like the cold.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::watch::evidence::{self, Evidence, MappedFile};
 
 pub(super) const RULE: Rule = Rule {
     name: "random_recency",
-    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer; --deep, or --advice)",
+    summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer)",
+    looks_at: &[Part::MappedFiles, Part::Faults, Part::AdviceInForce, Part::Counters, Part::Kernel],
+    thresholds: THRESHOLDS,
+    trouble: "MADV_RANDOM makes hot pages as evictable as cold ones",
+    remedies: &[&TAKE_BACK],
+    gain: Gain::Waits,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some((rate, whose)) = evidence.refaults().filter(|_| evidence.random_costs_hot_pages()) else {
-        return Vec::new();
-    };
-    let pressure = format!("{rate:.0} evicted pages needed again each second ({whose})");
-    let hurt = evidence.data_files().filter(|file| file.major >= 64);
-    hurt.filter_map(|file| Some(finding(evidence, file, file.random_advice()?, &pressure))).collect()
+thresholds! {
+    /// Waits for the file below which it is chance.
+    FEWEST: u64 = 64, Count;
+    /// Evicted pages needed again, each second, that are pressure on memory.
+    PRESSURE: f64 = evidence::PRESSURE, PerSecond;
 }
 
-fn finding(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) -> Finding {
+const TAKE_BACK: Remedy = Remedy {
+    when: "",
+    says: "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot part \
+           in a pool of your own",
+    // Only pages that are needed again can show it.
+    proof: Proof::Replay(Arms { now: Some("mmap:advice=random"), remedy: "mmap", workload: Some("--workload zipf") }),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    let is_pressure = |rate| rate >= PRESSURE && evidence.random_costs_hot_pages();
+    let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| is_pressure(*rate)) else { return Vec::new() };
+    let pressure = format!("{rate:.0} evicted pages needed again each second ({whose})");
+    let hurt = evidence.data_files().filter(|file| file.major >= FEWEST);
+    hurt.filter_map(|file| Some(of_file(evidence, file, file.random_advice()?, &pressure))).collect()
+}
+
+fn of_file(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) -> Case {
     let (major, minor) = evidence.machine.kernel;
-    let limit_bytes = evidence.group.as_ref().and_then(|it| it.limit_bytes);
-    Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: file.path.clone(),
-        what: "MADV_RANDOM makes hot pages as evictable as cold ones".to_owned(),
-        evidence: vec![
-            format!("{known}, Linux {major}.{minor}"),
-            pressure.to_owned(),
-            format!("{} faults waited", file.major),
-        ],
-        remedy:
-            "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot \
-             part in a pool of your own"
-                .to_owned(),
-        proof: format!(
-            "majorfault compare {} --workload zipf --memory {} -m mmap -m mmap:advice=random",
-            file.path,
-            limit_bytes.map_or("1g".to_owned(), |it| majorfault::Bytes(it).to_string())
-        ),
-    }
+    let facts =
+        vec![format!("{known}, Linux {major}.{minor}"), pressure.to_owned(), format!("{} faults waited", file.major)];
+    Case::of_file(file, Severity::Warning, &TAKE_BACK).facts(facts)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{advise, count, only, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        let mut evidence = planted();
+        (evidence.files[0].advised, evidence.files[0].mappings[0].deep) = (Some("MADV_RANDOM"), None);
+        count(&mut evidence, "workingset_refault_file", 20_000);
+        evidence
+    }
 
     fn planted() -> Evidence {
         let mut evidence = with_file(|file| file.major = 500);
@@ -61,8 +73,10 @@ mod tests {
     fn random_advice_with_refaults_is_found_since_6_3() {
         assert!(only(&RULE, &planted()).evidence[1].contains("4000 evicted pages"));
 
-        let old =
-            Evidence { machine: crate::doctor::evidence::Machine { kernel: (6, 1), ..planted().machine }, ..planted() };
+        let old = Evidence {
+            machine: crate::watch::evidence::MachineState { kernel: (6, 1), ..planted().machine },
+            ..planted()
+        };
         assert!(look(&old).is_empty());
     }
 
@@ -125,11 +139,15 @@ mod tests {
             ]
         );
         assert!(found.remedy.contains("read_ahead_kb=16"), "{}", found.remedy);
-        assert!(found.proof.contains("--workload zipf --memory 8g -m mmap"), "{}", found.proof);
+        assert!(
+            found.proof.contains("--workload zipf --bs 4k --cache cold --memory 8g -m mmap:advice=random -m mmap"),
+            "{}",
+            found.proof
+        );
 
         evidence.group = None;
         count(&mut evidence, "workingset_refault_file", 20_000);
-        assert!(only(&RULE, &evidence).proof.contains("--memory 1g "));
+        assert!(!only(&RULE, &evidence).proof.contains("--memory"));
     }
 
     #[test]

@@ -1,48 +1,69 @@
 //! MADV_RANDOM on a mapping that is read in order: no read-ahead, one page for each wait.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::terminal::words;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::software::Symptom;
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::order::words;
 use majorfault::Nanos;
 use majorfault::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
     name: "random_scan",
-    summary: "MADV_RANDOM is in force where the accesses have an order (--deep, or --advice)",
+    summary: "MADV_RANDOM is in force where the accesses have an order",
+    looks_at: &[Part::MappedFiles, Part::Faults, Part::AdviceInForce],
+    thresholds: THRESHOLDS,
+    trouble: "MADV_RANDOM keeps a scan from reading ahead",
+    remedies: &[&ADVISE],
+    gain: Gain::Waits,
     look,
+    #[cfg(test)]
+    example: tests::example,
 };
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let scanned = evidence.data_files().filter(|file| file.major >= 64);
-    scanned
-        .filter_map(|file| {
-            let known = file.random_advice()?;
-            let order = file.order.filter(|order| order.confidence >= 0.6)?;
-            matches!(order.pattern, Pattern::Sequential | Pattern::Backward).then(|| Finding {
-                rule: RULE.name,
-                severity: Severity::Warning,
-                scope: file.path.clone(),
-                what: "MADV_RANDOM keeps a scan from reading ahead".to_owned(),
-                evidence: vec![
-                    known.to_owned(),
-                    format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
-                    format!("{} faults waited {}", file.major, Nanos(file.waited_ns)),
-                ],
-                remedy: "madvise(p, length, MADV_SEQUENTIAL) for the scan, MADV_RANDOM after it".to_owned(),
-                proof: format!(
-                    "majorfault compare {} --rw read --cache cold -m mmap:advice=random -m mmap:advice=sequential",
-                    file.path
-                ),
-            })
-        })
-        .collect()
+thresholds! {
+    /// Waits for the file below which it is chance.
+    FEWEST: u64 = 64, Count;
+    /// Share of the steps that must be in order.
+    ORDERED: f64 = 0.6, Share;
+}
+
+const ADVISE: Remedy = Remedy {
+    when: "",
+    says: "madvise(p, length, MADV_SEQUENTIAL) for the scan, MADV_RANDOM after it",
+    proof: Proof::Replay(Arms { now: Some("mmap:advice=random"), remedy: "mmap:advice=sequential", workload: None }),
+    symptom: Some(Symptom::RandomScan),
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    evidence.data_files().filter(|file| file.major >= FEWEST).filter_map(of_file).collect()
+}
+
+fn of_file(file: &MappedFile) -> Option<Case> {
+    let known = file.random_advice()?;
+    let order = file.order.filter(|order| order.confidence >= ORDERED)?;
+    let facts = vec![
+        known.to_owned(),
+        format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
+        format!("{} faults waited {}", file.major, Nanos(file.waited_ns)),
+    ];
+    let is_scan = matches!(order.pattern, Pattern::Sequential | Pattern::Backward);
+    is_scan.then(|| Case::of_file(file, Severity::Warning, &ADVISE).facts(facts))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{advise, only, order, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        with_file(|file| {
+            file.major = 900;
+            file.order = Some(order(Pattern::Sequential));
+            (file.advised, file.mappings[0].deep) = (Some("MADV_RANDOM"), None);
+        })
+    }
 
     #[test]
     fn a_scan_under_random_advice_is_found_and_a_lookup_is_not() {
@@ -81,6 +102,16 @@ mod tests {
         });
         advise(&mut evidence, Deep { random: true, ..Deep::default() });
         evidence
+    }
+
+    /// Seen: MADV_SEQUENTIAL was advised, and plain mappings were replayed.
+    #[test]
+    fn what_is_advised_is_what_is_replayed() {
+        let found = only(&RULE, &scanned(900, Pattern::Sequential, 0.9));
+
+        assert!(found.remedy.starts_with("madvise(p, length, MADV_SEQUENTIAL)"), "{}", found.remedy);
+        assert_eq!(found.replay.unwrap().arms, ["mmap:advice=random", "mmap:advice=sequential"]);
+        assert!(found.proof.ends_with("-m mmap:advice=random -m mmap:advice=sequential"), "{}", found.proof);
     }
 
     #[test]

@@ -1,34 +1,63 @@
 //! Random accesses under the default advice: each fault reads a whole window, most of it for nothing.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::terminal::words;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::software::Symptom;
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::order::words;
 use majorfault::Bytes;
 use majorfault::observe::pattern::Pattern;
 
-pub(super) const RULE: Rule =
-    Rule { name: "read_ahead_flood", summary: "random faults make the device read many times what is touched", look };
+pub(super) const RULE: Rule = Rule {
+    name: "read_ahead_flood",
+    summary: "random faults make the device read many times what is touched",
+    looks_at: &[Part::MappedFiles, Part::Faults, Part::ReadCalls],
+    thresholds: THRESHOLDS,
+    trouble: "read-ahead reads {times} times what is touched",
+    remedies: &[&ADVISE, &PAST_THE_CACHE],
+    gain: Gain::Waits,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Bytes read for each byte of a touched page, from which on it is a flood.
-const FLOOD: f64 = 8.0;
-
-/// Bytes read below which it doesn't matter.
-const LEAST: u64 = 32 << 20;
-
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let all_major = evidence.faults.as_ref().map_or(0, |faults| faults.major);
-    // Bytes are counted for the process: they are this file's where nearly all waits are.
-    evidence
-        .data_files()
-        .filter(|file| file.major * 5 >= all_major * 4)
-        .filter_map(|file| of_file(evidence, file))
-        .collect()
+thresholds! {
+    /// Bytes read for each byte of a touched page, from which on it is a flood.
+    FLOOD: f64 = 8.0, Times;
+    /// Bytes read below which it doesn't matter.
+    LEAST: u64 = 32 << 20, Bytes;
+    /// Waits for the file below which it is chance.
+    FEWEST: u64 = 64, Count;
+    /// Share of the steps that must be random.
+    RANDOM: f64 = 0.6, Share;
+    /// Share of the waits that must be the file's: bytes are counted for the process.
+    OWN: f64 = 0.8, Share;
 }
 
-fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
-    let order = file.order.filter(|order| order.confidence >= 0.6)?;
+const ADVISE: Remedy = Remedy {
+    when: "memory suffices",
+    says: "madvise(p, length, MADV_RANDOM)",
+    proof: Proof::Replay(Arms { now: Some("mmap"), remedy: "mmap:advice=random", workload: None }),
+    symptom: Some(Symptom::Lookups),
+};
+
+const PAST_THE_CACHE: Remedy = Remedy {
+    when: "memory is short, since Linux 6.3",
+    says: "MADV_RANDOM would stop it, but since Linux 6.3 hot pages then count as cold under memory pressure: better \
+           pread or io_uring with O_DIRECT and a pool of your own, or read_ahead_kb=16 for the device",
+    proof: Proof::Replay(Arms { now: Some("mmap"), remedy: "uring:depth=32", workload: None }),
+    symptom: Some(Symptom::Lookups),
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    let all = evidence.faults.as_ref().map_or(0, |faults| faults.major) as f64;
+    let own = evidence.data_files().filter(|file| file.major as f64 >= all * OWN);
+    own.filter_map(|file| of_file(evidence, file)).collect()
+}
+
+fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Case> {
+    let order = file.order.filter(|order| order.confidence >= RANDOM)?;
     if !matches!(order.pattern, Pattern::Random | Pattern::HotSet { .. })
-        || file.major < 64
+        || file.major < FEWEST
         || file.random_advice().is_some()
     {
         return None;
@@ -39,36 +68,27 @@ fn of_file(evidence: &Evidence, file: &MappedFile) -> Option<Finding> {
     if read < LEAST || factor < FLOOD {
         return None;
     }
-    let remedy = if evidence.random_costs_hot_pages() {
-        "MADV_RANDOM would stop it, but since Linux 6.3 hot pages then count as cold under memory pressure: better pread \
-         or io_uring with O_DIRECT and a pool of your own, or read_ahead_kb=16 for the device"
-    } else {
-        "madvise(p, length, MADV_RANDOM)"
-    };
-    Some(Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: file.path.clone(),
-        what: format!("read-ahead reads {factor:.0} times what is touched"),
-        evidence: vec![
-            format!("{} read from devices", Bytes(read).rounded()),
-            format!("{} in touched pages", Bytes(touched).rounded()),
-            format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
-            format!("read_ahead_kb {}", file.read_ahead_kb.map_or("unknown".to_owned(), |kb| kb.to_string())),
-        ],
-        remedy: remedy.to_owned(),
-        proof: format!(
-            "majorfault compare {} --rw randread --bs 4k --cache cold -m mmap -m mmap:advice=random",
-            file.path
-        ),
-    })
+    let remedy = if evidence.random_costs_hot_pages() { &PAST_THE_CACHE } else { &ADVISE };
+    let facts = vec![
+        format!("{} read from devices", Bytes(read).rounded()),
+        format!("{} in touched pages", Bytes(touched).rounded()),
+        format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
+        format!("read_ahead_kb {}", file.read_ahead_kb.map_or("unknown".to_owned(), |kb| kb.to_string())),
+    ];
+    let case = Case::of_file(file, Severity::Warning, remedy).facts(facts);
+    Some(case.figure("times", format!("{factor:.0}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{advise, count, only, order, with_file, worst};
     use super::*;
-    use crate::doctor::evidence::Deep;
+    use crate::watch::evidence::Deep;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        flooded()
+    }
 
     fn flooded() -> Evidence {
         let mut evidence = with_file(|file| {
@@ -188,10 +208,14 @@ mod tests {
     fn under_pressure_random_advice_is_no_remedy() {
         let mut evidence = reading(200 << 20);
         count(&mut evidence, "cgroup_refault_pages", 500);
-        assert!(only(&RULE, &evidence).remedy.starts_with("MADV_RANDOM would stop it, but since Linux 6.3"));
+        let found = only(&RULE, &evidence);
+        assert!(found.remedy.starts_with("MADV_RANDOM would stop it, but since Linux 6.3"), "{}", found.remedy);
+        assert_eq!(found.replay.unwrap().arms, ["mmap", "uring:depth=32"]);
 
         count(&mut evidence, "cgroup_refault_pages", 499);
-        assert_eq!(only(&RULE, &evidence).remedy, "madvise(p, length, MADV_RANDOM)");
+        let found = only(&RULE, &evidence);
+        assert_eq!(found.remedy, "madvise(p, length, MADV_RANDOM)");
+        assert_eq!(found.replay.unwrap().arms, ["mmap", "mmap:advice=random"]);
     }
 
     #[test]

@@ -1,82 +1,113 @@
 //! Pages are evicted and needed again: the working set is larger than the memory it is allowed.
 
-use crate::doctor::evidence::{Evidence, MappedFile};
-use crate::doctor::terminal::words;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::software::Symptom;
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::order::words;
 use majorfault::Bytes;
 use majorfault::observe::pattern::Pattern;
 
-pub(super) const RULE: Rule =
-    Rule { name: "thrash", summary: "evicted pages are needed again: the limit is below the working set", look };
+pub(super) const RULE: Rule = Rule {
+    name: "thrash",
+    summary: "evicted pages are needed again: the limit is below the working set",
+    looks_at: &[Part::Counters],
+    thresholds: THRESHOLDS,
+    trouble: "pages are evicted and read again: memory is too small for how it is used",
+    remedies: &[&SCAN, &HOT_SET, &POOL],
+    gain: Gain::Waits,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-/// Pages needed again, each second, and the same where it is most of what happens.
-const MUCH: f64 = 200.0;
-const MOST: f64 = 5000.0;
+thresholds! {
+    /// Pages needed again, each second, that are worth a warning.
+    MUCH: f64 = 200.0, PerSecond;
+    /// Pages needed again, each second, that are most of what happens, which is critical.
+    MOST: f64 = 5000.0, PerSecond;
+}
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    let Some((mut rate, whose)) = evidence.refaults() else { return Vec::new() };
-    if whose == "machine" {
-        // Others may be the cause: this process needed no more pages again than devices read for it, or it waited for.
-        let waits = evidence.faults.as_ref().map_or(0, |faults| faults.waits);
-        rate = rate.min(evidence.rate(evidence.calls.map_or(waits, |calls| calls.device_bytes / 4096)));
-    }
-    if rate < MUCH {
-        return Vec::new();
-    }
+/// Past the page cache.
+const PROOF: Proof = Proof::Replay(Arms { now: None, remedy: "uring:depth=32", workload: None });
+
+const SCAN: Remedy = Remedy {
+    when: "in order",
+    says: "{more}; or scan with O_DIRECT or drop behind (posix_fadvise(fd, 0, done, POSIX_FADV_DONTNEED)): a scan larger \
+           than memory gains nothing from the cache",
+    proof: PROOF,
+    symptom: Some(Symptom::Thrash),
+};
+
+const HOT_SET: Remedy = Remedy {
+    when: "with a hot set",
+    says: "{more}; or keep the hot {hot} in a pool of your own and read the rest with O_DIRECT",
+    proof: PROOF,
+    symptom: Some(Symptom::Thrash),
+};
+
+const POOL: Remedy = Remedy {
+    when: "without an order",
+    says: "{more}; or read with O_DIRECT into a pool of your own, which evicts by your own knowledge",
+    proof: PROOF,
+    symptom: Some(Symptom::Thrash),
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    let Some((rate, whose)) = rate(evidence).filter(|(rate, _)| *rate >= MUCH) else { return Vec::new() };
     let limit = evidence.group.as_ref().and_then(|group| group.limit_bytes);
+    let file = evidence.data_files().filter(|file| file.waits > 0).max_by_key(|file| file.waits);
     let mut facts = vec![format!(
         "{rate:.0} evicted pages needed again each second (count of the {whose}), {}/s",
         Bytes((rate * 4096.0) as u64).rounded()
     )];
-    if let Some(limit) = limit {
-        let level = |name: &str| evidence.counter(name).map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
-        facts.push(format!(
+    facts.extend(limit.into_iter().flat_map(|limit| of_limit(evidence, limit)));
+    facts.extend(file.map(of_file));
+    let severity = if rate >= MOST { Severity::Critical } else { Severity::Warning };
+    let scope = if limit.is_some() { "cgroup" } else { "machine" };
+    let case = Case { file: file.map(|file| file.id), ..Case::of(scope, severity, &POOL) };
+    let case = case.figure("more", more(file, limit)).facts(facts);
+    vec![match file.and_then(|file| file.order).map(|order| order.pattern) {
+        Some(Pattern::Sequential | Pattern::Backward) => Case { remedy: &SCAN, ..case },
+        Some(Pattern::HotSet { bytes }) => Case { remedy: &HOT_SET, ..case }.figure("hot", Bytes(bytes).rounded()),
+        _ => case,
+    }]
+}
+
+/// Pages needed again each second, and whose count that is.
+fn rate(evidence: &Evidence) -> Option<(f64, &'static str)> {
+    let (rate, whose) = evidence.refaults()?;
+    if whose != "machine" {
+        return Some((rate, whose));
+    }
+    // Others may be the cause: this process needed no more pages again than devices read for it, or it waited for.
+    let waits = evidence.faults.as_ref().map_or(0, |faults| faults.waits);
+    let own = evidence.rate(evidence.calls.map_or(waits, |calls| calls.device_bytes / 4096));
+    Some((rate.min(own), whose))
+}
+
+fn of_limit(evidence: &Evidence, limit: u64) -> [String; 2] {
+    let level = |name: &str| evidence.counter(name).map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
+    [
+        format!(
             "limit {}: anonymous {}, page cache {} (re-readable)",
             Bytes(limit).rounded(),
             level("cgroup_anon_bytes"),
             level("cgroup_file_bytes")
-        ));
-        facts.push(format!("limit met {} times", evidence.counter("cgroup_limit_hits").unwrap_or(0)));
-    }
-    let file = evidence.data_files().filter(|file| file.waits > 0).max_by_key(|file| file.waits);
-    if let Some(file) = file {
-        let size = file.size_bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
-        let order = file.order.map_or("unknown", |_| "");
-        let pattern = file.order.map_or(String::new(), |order| words(order.pattern));
-        facts.push(format!("{} of {size}, order: {order}{pattern}", file.path));
-    }
-    let path = file.map_or("FILE", |file| &file.path);
-    vec![Finding {
-        rule: RULE.name,
-        severity: if rate >= MOST { Severity::Critical } else { Severity::Warning },
-        scope: if limit.is_some() { "cgroup".to_owned() } else { "machine".to_owned() },
-        what: "pages are evicted and read again: memory is too small for how it is used".to_owned(),
-        evidence: facts,
-        remedy: remedy(file, limit),
-        proof: format!(
-            "majorfault compare {path} --memory {} -m mmap -m pread -m direct -m uring",
-            limit.map_or("none".to_owned(), |bytes| Bytes(bytes).to_string())
         ),
-    }]
+        format!("limit met {} times", evidence.counter("cgroup_limit_hits").unwrap_or(0)),
+    ]
 }
 
-fn remedy(file: Option<&MappedFile>, limit: Option<u64>) -> String {
-    let more = match (file.and_then(|file| file.size_bytes), limit) {
+fn of_file(file: &MappedFile) -> String {
+    let size = file.size_bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
+    let order = file.order.map_or("unknown".to_owned(), |order| words(order.pattern));
+    format!("{} of {size}, order: {order}", file.path)
+}
+
+fn more(file: Option<&MappedFile>, limit: Option<u64>) -> String {
+    match (file.and_then(|file| file.size_bytes), limit) {
         (Some(size), Some(limit)) => format!("raise the limit by {}", Bytes(size.saturating_sub(limit / 2)).rounded()),
         _ => "give it more memory".to_owned(),
-    };
-    match file.and_then(|file| file.order).map(|order| order.pattern) {
-        Some(Pattern::Sequential | Pattern::Backward) => format!(
-            "{more}; or scan with O_DIRECT or drop behind (posix_fadvise(fd, 0, done, POSIX_FADV_DONTNEED)): a scan larger \
-             than memory gains nothing from the cache"
-        ),
-        Some(Pattern::HotSet { bytes }) => {
-            format!(
-                "{more}; or keep the hot {} in a pool of your own and read the rest with O_DIRECT",
-                Bytes(bytes).rounded()
-            )
-        }
-        _ => format!("{more}; or read with O_DIRECT into a pool of your own, which evicts by your own knowledge"),
     }
 }
 
@@ -84,6 +115,15 @@ fn remedy(file: Option<&MappedFile>, limit: Option<u64>) -> String {
 mod tests {
     use super::super::scenes::{count, healthy, only, order, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        let mut evidence = again(100_000);
+        count(&mut evidence, "workingset_refault_file", 100_000);
+        evidence.calls.as_mut().unwrap().device_bytes = 1 << 30;
+        evidence.files[0].waits = 1;
+        evidence
+    }
 
     #[test]
     fn a_scan_larger_than_the_limit_is_told_to_go_past_the_cache() {
@@ -180,7 +220,26 @@ mod tests {
                 "/data/table of 1.00 GiB, order: random"
             ]
         );
-        assert_eq!(found.proof, "majorfault compare /data/table --memory 8g -m mmap -m pread -m direct -m uring");
+        assert_eq!(
+            found.proof,
+            "majorfault compare /data/table --rw randread --bs 4k --cache cold --memory 8g -m mmap -m uring:depth=32"
+        );
+    }
+
+    #[test]
+    fn it_is_about_the_file_that_is_waited_for_most_and_that_tells_the_gain() {
+        let mut evidence = again(5000);
+        let mut other = evidence.files[0].clone();
+        other.id.inode += 1;
+        (other.path, other.waits, other.waited_ns) = ("/data/other".to_owned(), 9, 10_000_000_000);
+        evidence.files[0].waits = 8;
+        evidence.files.push(other);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!((found.scope.as_str(), found.file.map(|id| id.inode)), ("cgroup", Some(6)));
+        assert!(found.proof.starts_with("majorfault compare /data/other "), "{}", found.proof);
+        assert_eq!(found.gain_at_most, Some(2.0));
     }
 
     #[test]

@@ -1,41 +1,55 @@
 //! A mapped file becomes shorter while it is mapped: touching what is gone is a SIGBUS.
 
-use crate::doctor::evidence::Evidence;
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity};
+use crate::watch::evidence::{Evidence, MappedFile};
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule = Rule { name: "truncated", summary: "a mapped file became shorter while watched", look };
+pub(super) const RULE: Rule = Rule {
+    name: "truncated",
+    summary: "a mapped file became shorter while watched",
+    looks_at: &[Part::MappedFiles],
+    thresholds: &[],
+    trouble: "the file became shorter while it is mapped; touching what is gone is a SIGBUS",
+    remedies: &[&REPLACE],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
-    evidence
-        .data_files()
-        .filter_map(|file| {
-            let (before, after) = file.shrunk?;
-            let end = file.mappings.iter().map(|mapping| mapping.vma.offset + mapping.vma.len()).max()?;
-            let gone = end.saturating_sub(file.size_bytes.unwrap_or(after).next_multiple_of(4096));
-            Some(Finding {
-                rule: RULE.name,
-                severity: if gone > 0 { Severity::Critical } else { Severity::Warning },
-                scope: file.path.clone(),
-                what: "the file became shorter while it is mapped; touching what is gone is a SIGBUS".to_owned(),
-                evidence: vec![
-                    format!("from {} to {}", Bytes(before).rounded(), Bytes(after).rounded()),
-                    format!("{} of the mapping lie beyond the end now", Bytes(gone).rounded()),
-                ],
-                remedy:
-                    "replace the file instead of truncating it: write a new one, then rename(2) it over the old one \
-                         (logrotate: create instead of copytruncate)"
-                        .to_owned(),
-                proof: format!("stat -c %s {}; grep '{}' /proc/{}/maps", file.path, file.path, evidence.target.pid),
-            })
-        })
-        .collect()
+const REPLACE: Remedy = Remedy {
+    when: "",
+    says: "replace the file instead of truncating it: write a new one, then rename(2) it over the old one (logrotate: \
+           create instead of copytruncate)",
+    proof: Proof::Command("stat -c %s {scope}; grep '{scope}' /proc/{pid}/maps"),
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
+    evidence.data_files().filter_map(of_file).collect()
+}
+
+fn of_file(file: &MappedFile) -> Option<Case> {
+    let (before, after) = file.shrunk?;
+    let end = file.mappings.iter().map(|mapping| mapping.vma.offset + mapping.vma.len()).max()?;
+    let gone = end.saturating_sub(file.size_bytes.unwrap_or(after).next_multiple_of(4096));
+    let facts = vec![
+        format!("from {} to {}", Bytes(before).rounded(), Bytes(after).rounded()),
+        format!("{} of the mapping lie beyond the end now", Bytes(gone).rounded()),
+    ];
+    let severity = if gone > 0 { Severity::Critical } else { Severity::Warning };
+    Some(Case::of_file(file, severity, &REPLACE).facts(facts))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{only, with_file, worst};
     use super::*;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        shrunk_to(1 << 20)
+    }
 
     #[test]
     fn a_file_that_shrank_below_its_mapping_is_critical() {

@@ -1,17 +1,52 @@
 //! MADV_WILLNEED, POSIX_FADV_WILLNEED or readahead(2) for more than the kernel reads for one call: it cuts the range and says
 //! nothing (force_page_cache_ra, mm/readahead.c), and the rest is read by faults or read calls later.
 
-use crate::doctor::evidence::{Evidence, WillNeed};
-use crate::doctor::{Finding, Rule, Severity};
+use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity};
+use crate::watch::evidence::{Evidence, WillNeed};
 use majorfault::Bytes;
 
-pub(super) const RULE: Rule =
-    Rule { name: "will_need_cap", summary: "WILLNEED asks for more than the kernel reads for one call", look };
+pub(super) const RULE: Rule = Rule {
+    name: "will_need_cap",
+    summary: "WILLNEED asks for more than the kernel reads for one call: it cuts the range and says nothing",
+    looks_at: &[Part::AdviceCalls],
+    thresholds: &[],
+    trouble: "WILLNEED asks for {longest}, the kernel reads only the first {cap} and says nothing",
+    remedies: &[&OF_MAPPING, &BY_READAHEAD, &OF_FILE],
+    gain: Gain::Unknown,
+    look,
+    #[cfg(test)]
+    example: tests::example,
+};
 
-fn look(evidence: &Evidence) -> Vec<Finding> {
+const PROOF: Proof = Proof::Command("majorfault reproduce S2 # claim S2.willneed");
+
+const OF_MAPPING: Remedy = Remedy {
+    when: "by madvise",
+    says: "ask in pieces: for (at = 0; at < n; at += {piece}) madvise(p + at, min({piece}, n - at), MADV_WILLNEED); or \
+           madvise(p + at, window, MADV_POPULATE_READ) of windows, which reads all and returns errors (Linux 5.14)",
+    proof: PROOF,
+    symptom: None,
+};
+
+const BY_READAHEAD: Remedy = Remedy {
+    when: "by readahead",
+    says: "ask in pieces: for (at = 0; at < n; at += {piece}) readahead(fd, offset + at, min({piece}, n - at))",
+    proof: PROOF,
+    symptom: None,
+};
+
+const OF_FILE: Remedy = Remedy {
+    when: "by posix_fadvise",
+    says: "ask in pieces: for (at = 0; at < n; at += {piece}) posix_fadvise(fd, offset + at, min({piece}, n - at), \
+           POSIX_FADV_WILLNEED)",
+    proof: PROOF,
+    symptom: None,
+};
+
+fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(advice) = &evidence.advice else { return Vec::new() };
     let cut = advice.will_need.iter().filter(|asked| asked.beyond_cap > 0 && !is_all_there(evidence, asked));
-    cut.filter_map(finding).collect()
+    cut.filter_map(case).collect()
 }
 
 /// What is cached anyhow costs nothing to ask for.
@@ -20,7 +55,7 @@ fn is_all_there(evidence: &Evidence, asked: &WillNeed) -> bool {
     !waits && asked.cached_bytes.zip(asked.size_bytes).is_some_and(|(cached, size)| cached >= size)
 }
 
-fn finding(asked: &WillNeed) -> Option<Finding> {
+fn case(asked: &WillNeed) -> Option<Case> {
     let (cap_bytes, read_ahead_kb, request_kb) = (asked.cap_bytes()?, asked.read_ahead_kb?, asked.largest_request_kb?);
     let [longest, median, cap] = [asked.longest_bytes, asked.median_bytes, cap_bytes].map(|it| Bytes(it).rounded());
     let mut facts = vec![
@@ -31,34 +66,25 @@ fn finding(asked: &WillNeed) -> Option<Finding> {
     if let (Some(cached), Some(size)) = (asked.cached_bytes, asked.size_bytes) {
         facts.push(format!("cached at the end {} of {}", Bytes(cached).rounded(), Bytes(size).rounded()));
     }
-    Some(Finding {
-        rule: RULE.name,
-        severity: Severity::Warning,
-        scope: asked.path.clone(),
-        what: format!("WILLNEED asks for {longest}, the kernel reads only the first {cap} and says nothing"),
-        evidence: facts,
-        remedy: remedy(asked.advice, cap_bytes),
-        proof: "majorfault reproduce S2 # claim S2.willneed".to_owned(),
-    })
-}
-
-fn remedy(advice: &str, cap_bytes: u64) -> String {
-    let piece = |call: &str| format!("ask in pieces: for (at = 0; at < n; at += {cap_bytes}) {call}");
-    match advice {
-        "MADV_WILLNEED" => format!(
-            "{}; or madvise(p + at, window, MADV_POPULATE_READ) of windows, which reads all and returns errors (Linux 5.14)",
-            piece(&format!("madvise(p + at, min({cap_bytes}, n - at), MADV_WILLNEED)"))
-        ),
-        "readahead" => piece(&format!("readahead(fd, offset + at, min({cap_bytes}, n - at))")),
-        _ => piece(&format!("posix_fadvise(fd, offset + at, min({cap_bytes}, n - at), POSIX_FADV_WILLNEED)")),
-    }
+    let remedy = match asked.advice {
+        "MADV_WILLNEED" => &OF_MAPPING,
+        "readahead" => &BY_READAHEAD,
+        _ => &OF_FILE,
+    };
+    let case = Case { file: Some(asked.id), ..Case::of(&asked.path, Severity::Warning, remedy) }.facts(facts);
+    Some(case.figure("longest", longest).figure("cap", cap).figure("piece", cap_bytes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
-    use crate::doctor::evidence::AdviceSeen;
+    use crate::watch::evidence::AdviceSeen;
+
+    /// What all rules have in common is tested with it.
+    pub(super) fn example() -> Evidence {
+        asking(|_| ())
+    }
 
     /// The healthy program asks for its file, 1 GiB, of which 8 MiB are read.
     fn asking(spoil: impl FnOnce(&mut WillNeed)) -> Evidence {
@@ -151,7 +177,7 @@ mod tests {
     #[test]
     fn one_wait_in_another_file_says_nothing_of_a_cached_one() {
         let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
-        let other = crate::doctor::evidence::MappedFile { waits: 1, ..Default::default() };
+        let other = crate::watch::evidence::MappedFile { waits: 1, ..Default::default() };
         evidence.files.push(other);
         assert_eq!(worst(&RULE, &evidence), None);
 

@@ -1,12 +1,13 @@
 //! A watch that goes on, round after round, until SIGINT or the end of the process: a live screen, metrics for others.
 
-use crate::doctor::endpoint::Endpoint;
-use crate::doctor::evidence::Evidence;
-use crate::doctor::gather::{Options, Watcher};
-use crate::doctor::totals::Totals;
-use crate::doctor::{self, Finding, Severity, openmetrics};
+use crate::doctor::tell::endpoint::Endpoint;
+use crate::doctor::tell::totals::Totals;
+use crate::doctor::tell::{self, openmetrics};
+use crate::doctor::{self, Finding, Severity};
 use crate::outputs;
-use crate::process::has_ended;
+use crate::watch::evidence::Evidence;
+use crate::watch::gather::{WatchOptions, Watcher};
+use crate::watch::has_ended;
 use majorfault::{Error, Result};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 /// Where the rounds go.
 #[derive(Debug)]
-pub struct Outputs {
+pub struct LiveOutputs {
     /// The screen after each round, on standard output.
     pub watch: bool,
     /// Where metrics are served.
@@ -26,7 +27,7 @@ pub struct Outputs {
     pub textfile: Option<outputs::Output>,
 }
 
-impl Outputs {
+impl LiveOutputs {
     /// Whether there is any.
     pub fn is_any(&self) -> bool {
         self.watch || self.openmetrics.is_some() || self.textfile.is_some()
@@ -36,7 +37,7 @@ impl Outputs {
 /// Watches process `pid` until it ends or `stop` is raised; gives the worst that any round found.
 ///
 /// Errors: those of [`Watcher::open`], and Io where an output cannot be opened or written.
-pub fn run(pid: u32, options: Options, outputs: Outputs, stop: &AtomicBool) -> Result<Option<Severity>> {
+pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicBool) -> Result<Option<Severity>> {
     let mut watcher = Watcher::open(pid)?;
     let mut totals = Totals::of(watcher.target());
     let sinks = Sinks::open(outputs, &totals)?;
@@ -72,8 +73,8 @@ struct Sinks {
 
 impl Sinks {
     /// Opens the outputs and writes them once, so that one that cannot be had is told at once.
-    fn open(outputs: Outputs, totals: &Totals) -> Result<Sinks> {
-        let Outputs { watch, openmetrics, textfile } = outputs;
+    fn open(outputs: LiveOutputs, totals: &Totals) -> Result<Sinks> {
+        let LiveOutputs { watch, openmetrics, textfile } = outputs;
         let serve = |address| Endpoint::open(address, openmetrics::render(totals)?);
         let endpoint = openmetrics.map(serve).transpose()?;
         if let Some(endpoint) = &endpoint {
@@ -91,7 +92,7 @@ impl Sinks {
         let mut text = Vec::new();
         let is_screen = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         let begin: &[u8] = if is_screen { CLEAR } else { b"\n" };
-        let written = doctor::print(evidence, findings, &mut text)
+        let written = tell::print(evidence, findings, &mut text)
             // Past anstream, which takes out all sequences where NO_COLOR is set.
             .and_then(|()| io::stdout().write_all(begin))
             .and_then(|()| anstream::stdout().write_all(&text))

@@ -1,9 +1,9 @@
 //! Watches a process and brings together what is known of it. Reads only; the process is never stopped or changed.
 
-use super::evidence::{Evidence, Target};
+use super::evidence::{Evidence, Watched};
 use super::round::Round;
 use super::status;
-use crate::process::{check, closed, has_ended, raise_descriptor_limit};
+use crate::watch::{check, closed, has_ended, raise_descriptor_limit};
 use majorfault::observe::places::Places;
 use majorfault::observe::sampler::Sampler;
 use majorfault::sys::clock::monotonic;
@@ -19,7 +19,7 @@ const LEVELS: Duration = Duration::from_millis(100);
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct WatchOptions {
     /// How long; shorter where the process ends.
     pub length: Duration,
     /// Whether smaps is read at the end, which may stall the process for milliseconds for each mapped GiB.
@@ -31,7 +31,7 @@ pub struct Options {
 /// Watches process `pid` once. Ends early when it ends, or when `stop` is raised.
 ///
 /// Errors: Invalid (no such process, a thread, a kernel thread, ended already), Missing (another user's process).
-pub fn gather(pid: u32, options: Options, stop: &AtomicBool) -> Result<Evidence> {
+pub fn gather(pid: u32, options: WatchOptions, stop: &AtomicBool) -> Result<Evidence> {
     Watcher::open(pid)?.round(options, stop)
 }
 
@@ -59,14 +59,14 @@ impl Watcher {
     }
 
     /// Who is watched.
-    pub fn target(&self) -> Target {
+    pub fn target(&self) -> Watched {
         status::target(self.pid)
     }
 
     /// What was seen since the last round. Ends early when the process ends, or when `stop` is raised.
     ///
     /// Errors: Invalid where the process ended before this round, Missing where it became another user's.
-    pub fn round(&mut self, options: Options, stop: &AtomicBool) -> Result<Evidence> {
+    pub fn round(&mut self, options: WatchOptions, stop: &AtomicBool) -> Result<Evidence> {
         let pid = self.pid;
         let places = self.places.take().map_or_else(|| Places::of(pid), Ok).map_err(|error| closed(pid, &error))?;
         let mut round = Round::new(pid, places, self.sampler.as_ref().err(), options, self.since);

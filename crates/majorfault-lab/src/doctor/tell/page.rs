@@ -2,12 +2,13 @@
 //!
 //! This fills a template (`page.html`) with texts; all numbers are formatted here, all layout is there.
 
-use super::evidence::{Evidence, MappedFile};
-use super::grid::{Grid, Moment, Timeline};
-use super::{Finding, Severity, gain, terminal};
+use super::terminal;
+use crate::doctor::{Finding, Severity};
 use crate::report::plot::{self, Heat, Look, Rates};
 use crate::report::series::Series;
 use crate::report::{html, words};
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::grid::{FaultTimeline, Grid, Moment};
 use majorfault::{Bytes, Nanos, Result};
 use minijinja::{Value, context};
 
@@ -29,7 +30,7 @@ pub fn page(evidence: &Evidence, findings: &[Finding], proofs: &[String]) -> Res
         ended => evidence.ended,
         process => terminal::process_facts(evidence).join(" · "),
         faults => terminal::fault_facts(evidence).map(|facts| facts.join(" · ")),
-        findings => findings.iter().map(|found| finding(evidence, found)).collect::<Vec<_>>(),
+        findings => findings.iter().map(finding).collect::<Vec<_>>(),
         proofs,
         columns => terminal::COLUMNS,
         files => listed.iter().map(|file| row(file)).collect::<Vec<_>>(),
@@ -54,9 +55,9 @@ fn counts(findings: &[Finding]) -> String {
     if said.is_empty() { "nothing found".to_owned() } else { said.join(", ") }
 }
 
-fn finding(seen: &Evidence, finding: &Finding) -> Value {
-    let gain = gain::at_most(seen, finding).map(|gain| format!("{gain:.1}"));
-    let Finding { rule, severity, scope, what, evidence, remedy, proof } = finding;
+fn finding(finding: &Finding) -> Value {
+    let Finding { rule, severity, scope, file: _, what, evidence, remedy, proof, replay: _, gain_at_most } = finding;
+    let gain = gain_at_most.map(|gain| format!("{gain:.1}"));
     context! {
         rule, scope => terminal::safe(scope), what, remedy, gain, proof,
         severity => severity.word(),
@@ -70,7 +71,7 @@ fn row(file: &MappedFile) -> Value {
 }
 
 /// Faults and waits for each second of the watch.
-fn rates(evidence: &Evidence, timeline: &Timeline) -> Result<String> {
+fn rates(evidence: &Evidence, timeline: &FaultTimeline) -> Result<String> {
     let bin_s = timeline.bin_ns as f64 / 1e9;
     let length_s = evidence.watched.as_secs_f64();
     // The last bin ends with the watch.
@@ -134,7 +135,7 @@ fn map(evidence: &Evidence, file: &MappedFile, grid: &Grid) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::{Faults, Target};
+    use crate::watch::evidence::{FaultCounts, Watched};
     use majorfault::Missing;
     use std::time::Duration;
 
@@ -144,7 +145,7 @@ mod tests {
         let mut grid = Grid::new(LENGTH);
         grid.add(0, 0);
         grid.add(600_000_000, 1 << 20);
-        let mut timeline = Timeline::new(LENGTH);
+        let mut timeline = FaultTimeline::new(LENGTH);
         timeline.at(600_000_000).faults = 2;
         let file = MappedFile {
             path: "/data/<b>bold</b>".to_owned(),
@@ -154,9 +155,9 @@ mod tests {
             ..MappedFile::default()
         };
         Evidence {
-            target: Target { pid: 42, name: "<i>server</i>".to_owned(), command: "server & co".to_owned() },
+            target: Watched { pid: 42, name: "<i>server</i>".to_owned(), command: "server & co".to_owned() },
             watched: LENGTH,
-            faults: Some(Faults::default()),
+            faults: Some(FaultCounts::default()),
             timeline: Some(timeline),
             files: vec![file],
             ..Evidence::default()

@@ -1,7 +1,7 @@
 //! What is counted of one file while it is watched: its faults, and its size.
 
 use super::grid::Grid;
-use crate::process::files;
+use crate::watch::files;
 use majorfault::observe::pattern::Access;
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;

@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 
 /// What is recorded.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RecordingOptions {
     /// Until when; none is as long as the program runs.
     pub length: Option<Duration>,
     /// Whether files that hold code are recorded, too.
@@ -52,16 +52,16 @@ pub struct RecordedFile {
     pub path: String,
     /// Bytes.
     pub bytes: u64,
-    /// Accesses, and threads that made them.
+    /// Accesses.
     pub accesses: u64,
-    /// See above.
+    /// Threads that made them.
     pub threads: usize,
 }
 
 /// Records `pid` and what it starts into a trace at `path`, until it ends, the time is over or `stop` is raised.
 ///
 /// Errors: as [`Faults::of`]; Io (the trace cannot be written).
-pub fn record(pid: u32, path: &Path, options: Options, stop: &AtomicBool) -> Result<Recorded> {
+pub fn record(pid: u32, path: &Path, options: RecordingOptions, stop: &AtomicBool) -> Result<Recorded> {
     let mut faults = Faults::of(pid)?;
     let mut tape =
         Tape { writer: Writer::create(path)?, files: HashMap::new(), runs: HashMap::new(), code: options.code };

@@ -127,7 +127,7 @@ impl Metrics {
     }
 }
 
-fn labels_of(finding: &super::Finding) -> Labels {
+fn labels_of(finding: &crate::doctor::Finding) -> Labels {
     let severity = finding.severity.word().to_owned();
     vec![("rule", finding.rule.to_owned()), ("severity", severity), ("scope", printable(&finding.scope))]
 }
@@ -189,8 +189,8 @@ impl Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::{Evidence, Faults, MappedFile, Process, Target};
     use crate::doctor::{Finding, Severity};
+    use crate::watch::evidence::{Evidence, FaultCounts, MappedFile, Process, Watched};
     use std::time::Duration;
 
     fn busy() -> Totals {
@@ -205,7 +205,7 @@ mod tests {
         };
         let evidence = Evidence {
             files: vec![file("/data/a b"), file("/data/\"quoted\"\n\\x")],
-            faults: Some(Faults { seen: 20, lost: 3, ..Faults::default() }),
+            faults: Some(FaultCounts { seen: 20, lost: 3, ..FaultCounts::default() }),
             process: Process { resident_bytes: 5 << 20, mappings: 44, ..Process::default() },
             watched: Duration::from_millis(2500),
             ..Evidence::default()
@@ -214,12 +214,9 @@ mod tests {
             rule: "fault_stall",
             severity: Severity::Critical,
             scope: "/data/a b".to_owned(),
-            what: String::new(),
-            evidence: Vec::new(),
-            remedy: String::new(),
-            proof: String::new(),
+            ..Finding::default()
         };
-        let mut totals = Totals::of(Target { pid: 42, name: "serve\"r".to_owned(), command: String::new() });
+        let mut totals = Totals::of(Watched { pid: 42, name: "serve\"r".to_owned(), command: String::new() });
         totals.add(&evidence, &[finding.clone(), finding]);
         totals
     }
@@ -255,7 +252,7 @@ mod tests {
 
     #[test]
     fn before_the_first_round_the_text_is_whole() {
-        let text = render(&Totals::of(Target::default())).unwrap();
+        let text = render(&Totals::of(Watched::default())).unwrap();
 
         assert!(text.contains("majorfault_process_running{") && text.ends_with("# EOF\n"), "{text}");
     }

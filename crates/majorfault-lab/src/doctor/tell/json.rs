@@ -1,7 +1,7 @@
 //! The same as the text, for programs: base units, names stable.
 
-use super::evidence::{AdviceSeen, Evidence, MappedFile};
-use super::{Finding, gain};
+use crate::doctor::Finding;
+use crate::watch::evidence::{AdviceSeen, Evidence, MappedFile};
 use majorfault::observe::pattern::Pattern;
 use serde_json::{Value, json};
 
@@ -12,7 +12,8 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
         "format": "majorfault-doctor-1",
         "target": { "pid": target.pid, "name": target.name, "command": target.command, "ended": evidence.ended },
         "watched_ns": watched.as_nanos() as u64,
-        "findings": findings.iter().map(|it| finding(evidence, it)).collect::<Vec<_>>(),
+        "rules": super::describe::document(),
+        "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "process": {
             "threads": process.threads, "resident_bytes": process.resident_bytes,
             "anonymous_bytes": process.anonymous_bytes, "page_table_bytes": process.page_table_bytes,
@@ -43,11 +44,12 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
     })
 }
 
-fn finding(seen: &Evidence, finding: &Finding) -> Value {
-    let Finding { rule, severity, scope, what, evidence, remedy, proof } = finding;
+fn finding(finding: &Finding) -> Value {
+    let Finding { rule, severity, scope, file: _, what, evidence, remedy, proof, replay, gain_at_most } = finding;
     json!({
         "rule": rule, "severity": severity.word(), "scope": scope, "what": what, "evidence": evidence,
-        "remedy": remedy, "proof": proof, "gain_at_most": gain::at_most(seen, finding),
+        "remedy": remedy, "proof": proof, "gain_at_most": gain_at_most,
+        "replay": replay.as_ref().map(|it| json!({ "now": it.arms[0], "remedy": it.arms[1] })),
     })
 }
 

@@ -1,14 +1,14 @@
 //! One round of a watch in progress: what the sampler shows is counted, what changes slowly is looked at.
 
-use super::advice::Advice;
+use super::advice::AdviceWatch;
 use super::details;
-use super::evidence::{Calls, Evidence, Faults, FileMapping, Group, MappedFile, Process, Target};
-use super::gather::Options;
-use super::grid::Timeline;
+use super::evidence::{Calls, Evidence, FaultCounts, FileMapping, Group, MappedFile, Process, Watched};
+use super::gather::WatchOptions;
+use super::grid::FaultTimeline;
 use super::status;
 use super::tally::{Tally, Track};
 use crate::place;
-use crate::process::files::{self, Mount};
+use crate::watch::files::{self, Mount};
 use majorfault::observe::pattern::{self, Access};
 use majorfault::observe::places::{FileId, Place, Places};
 use majorfault::observe::sampler::{Sampler, Seen};
@@ -34,18 +34,18 @@ pub struct Round {
     length: Duration,
     since: Nanos,
     places: Places,
-    advice: Option<Advice>,
+    advice: Option<AdviceWatch>,
     observer: Observer,
     first: Snapshot,
     last: Snapshot,
-    faults: Faults,
-    timeline: Timeline,
+    faults: FaultCounts,
+    timeline: FaultTimeline,
     threads: HashSet<u32>,
     tallies: HashMap<FileId, Tally>,
     tracks: HashMap<FileId, Track>,
     calls: [Option<Calls>; 2],
     process: Process,
-    target: Target,
+    target: Watched,
     group: Option<Group>,
     mounts: Vec<Mount>,
     missing: Vec<Missing>,
@@ -58,7 +58,7 @@ pub struct Round {
 
 impl Round {
     /// Begins a round at the moment `since`; `gap` is why faults cannot be seen.
-    pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: Options, since: Nanos) -> Round {
+    pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: WatchOptions, since: Nanos) -> Round {
         let found = place::of_process(pid);
         let scene = Scene {
             with_children: false,
@@ -68,7 +68,7 @@ impl Round {
         };
         let mut observer = Observer::open(&scene);
         let mut missing = Vec::from_iter(gap.cloned());
-        let advice = options.advice.then(|| Advice::open(pid).map_err(|gap| missing.push(gap)).ok()).flatten();
+        let advice = options.advice.then(|| AdviceWatch::open(pid).map_err(|gap| missing.push(gap)).ok()).flatten();
         missing.extend(observer.missing().iter().cloned());
         let first = observer.read();
         let mut round = Round {
@@ -80,8 +80,8 @@ impl Round {
             observer,
             last: first.clone(),
             first,
-            faults: Faults::default(),
-            timeline: Timeline::new(options.length),
+            faults: FaultCounts::default(),
+            timeline: FaultTimeline::new(options.length),
             threads: HashSet::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),
@@ -186,8 +186,8 @@ impl Round {
     }
 
     /// The faults of this round, with what the sampler knows of its gaps.
-    pub fn seen(&self, sampler: &Sampler, lost_before: u64) -> Faults {
-        Faults {
+    pub fn seen(&self, sampler: &Sampler, lost_before: u64) -> FaultCounts {
+        FaultCounts {
             lost: sampler.lost().saturating_sub(lost_before),
             unfollowed: sampler.unfollowed(),
             threads: self.threads.len(),
@@ -196,7 +196,7 @@ impl Round {
     }
 
     /// What is known at the end.
-    pub fn into_evidence(mut self, watched: Duration, faults: Option<Faults>, deep: bool) -> Evidence {
+    pub fn into_evidence(mut self, watched: Duration, faults: Option<FaultCounts>, deep: bool) -> Evidence {
         let details = match deep && !self.ended {
             true => details::read(self.pid, &self.tallies),
             false => Ok(Vec::new()),
@@ -211,7 +211,7 @@ impl Round {
         self.timeline.cover(last_ns);
         self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
         let files = self.mapped_files(&details);
-        let advice = self.advice.take().map(Advice::into_evidence);
+        let advice = self.advice.take().map(AdviceWatch::into_evidence);
         Evidence {
             watched,
             process: self.process.clone(),
@@ -325,7 +325,7 @@ mod tests {
     fn own() -> Round {
         let pid = std::process::id();
         let gap = Missing::new("faults", "a test", "");
-        let options = Options { length: Duration::from_secs(1), deep: false, advice: false };
+        let options = WatchOptions { length: Duration::from_secs(1), deep: false, advice: false };
         Round::new(pid, Places::of(pid).unwrap(), Some(&gap), options, Nanos(SINCE))
     }
 
@@ -359,7 +359,7 @@ mod tests {
         }
         round.see(fault(pid + 1, in_a_file()));
 
-        let Faults { seen, in_files, anonymous, unresolved, waits, .. } = round.faults;
+        let FaultCounts { seen, in_files, anonymous, unresolved, waits, .. } = round.faults;
         assert_eq!((seen, in_files, anonymous, unresolved, waits), (4, 2, 1, 1, 0));
         assert_eq!((round.tallies.len(), round.threads.len()), (1, 1));
         assert_eq!(round.tallies.values().next().unwrap().faults, 2);
@@ -375,7 +375,7 @@ mod tests {
         round.see(waited(in_a_file(), None, true));
         round.see(waited(in_memory(), Some(9000), true));
 
-        let Faults { major, waits, waited_ns, seen, .. } = round.faults;
+        let FaultCounts { major, waits, waited_ns, seen, .. } = round.faults;
         assert_eq!((major, waits, waited_ns, seen), (3, 3, 7000, 0));
         let tally = round.tallies.values().next().unwrap();
         assert_eq!((tally.major, tally.waits, tally.waited_ns), (2, 3, 7000));

@@ -1,15 +1,15 @@
 //! The state of a process and of the machine, as /proc prints it.
 
-use super::evidence::{Calls, Group, Machine, Process, Target};
+use super::evidence::{Calls, Group, MachineState, Process, Watched};
 use majorfault::observe::CgroupDir;
 use majorfault::proc::number;
 use std::fs;
 
 /// Who it is.
-pub fn target(pid: u32) -> Target {
+pub fn target(pid: u32) -> Watched {
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned();
-    Target { pid, name: text(read("comm")), command: text(read("cmdline")) }
+    Watched { pid, name: text(read("comm")), command: text(read("cmdline")) }
 }
 
 /// Its state; none where it is gone.
@@ -54,14 +54,14 @@ pub fn group(dir: &CgroupDir, limit_bytes: Option<u64>) -> Group {
 }
 
 /// The machine as it is now.
-pub fn machine() -> Machine {
+pub fn machine() -> MachineState {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let meminfo = read("/proc/meminfo");
     let bytes = |key: &str| number(&meminfo, key).unwrap_or(0) << 10;
     let thp = read("/sys/kernel/mm/transparent_hugepage/enabled");
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut version = release.split(['.', '-']).map_while(|part| part.parse().ok());
-    Machine {
+    MachineState {
         kernel: (version.next().unwrap_or(0), version.next().unwrap_or(0)),
         memory_bytes: bytes("MemTotal"),
         available_bytes: bytes("MemAvailable"),

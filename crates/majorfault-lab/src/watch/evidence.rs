@@ -1,7 +1,7 @@
 //! What is known of a watched process: gathered once, plain data, judged by the rules.
 
-use super::grid::{Grid, Timeline};
-use crate::process::files::Descriptor;
+use super::grid::{FaultTimeline, Grid};
+use crate::watch::files::Descriptor;
 use majorfault::Missing;
 use majorfault::observe::pattern::{Access, Recognised};
 use majorfault::observe::places::FileId;
@@ -15,7 +15,7 @@ pub const PRESSURE: f64 = 100.0;
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// Who.
-    pub target: Target,
+    pub target: Watched,
     /// How long it was watched.
     pub watched: Duration,
     /// Its state at the end.
@@ -23,9 +23,9 @@ pub struct Evidence {
     /// What it called and read explicitly, in the time watched.
     pub calls: Option<Calls>,
     /// Its page faults, one by one.
-    pub faults: Option<Faults>,
+    pub faults: Option<FaultCounts>,
     /// The same over time.
-    pub timeline: Option<Timeline>,
+    pub timeline: Option<FaultTimeline>,
     /// The advice it gave, call by call.
     pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
@@ -37,7 +37,7 @@ pub struct Evidence {
     /// The cgroup that limits it.
     pub group: Option<Group>,
     /// The machine around it.
-    pub machine: Machine,
+    pub machine: MachineState,
     /// Private writable anonymous memory that MADV_HUGEPAGE was given for and what of it is huge; only with --deep.
     pub huge: Option<Huge>,
     /// What could not be seen, and why.
@@ -48,7 +48,7 @@ pub struct Evidence {
 
 /// The watched process.
 #[derive(Clone, Debug, Default)]
-pub struct Target {
+pub struct Watched {
     /// Its number.
     pub pid: u32,
     /// Its command's name.
@@ -85,7 +85,7 @@ pub struct Calls {
 
 /// What the sampler saw.
 #[derive(Clone, Debug, Default)]
-pub struct Faults {
+pub struct FaultCounts {
     /// Faults.
     pub seen: u64,
     /// Of these, that started a read of a device.
@@ -185,7 +185,7 @@ pub struct MappedFile {
     pub faults: u64,
     /// Of these, that started a read.
     pub major: u64,
-    /// Of these, that waited (see [`Faults::waits`]).
+    /// Of these, that waited (see [`FaultCounts::waits`]).
     pub waits: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
@@ -249,7 +249,7 @@ pub struct Group {
 
 /// The machine.
 #[derive(Clone, Debug, Default)]
-pub struct Machine {
+pub struct MachineState {
     /// Kernel, as major and minor version.
     pub kernel: (u32, u32),
     /// Memory.
@@ -341,7 +341,7 @@ impl MappedFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::rules::scenes::{count, healthy, with_file};
+    use crate::watch::scenes::{count, healthy, with_file};
 
     fn watched(length: Duration) -> Evidence {
         Evidence { watched: length, ..Evidence::default() }

@@ -25,7 +25,7 @@ pub struct Grid {
 
 /// Faults and waits of the process, counted by time.
 #[derive(Clone, Debug)]
-pub struct Timeline {
+pub struct FaultTimeline {
     /// Width of a bin, the first of which begins with the watch.
     pub bin_ns: u64,
     /// What happened in each.
@@ -83,10 +83,10 @@ impl Grid {
     }
 }
 
-impl Timeline {
+impl FaultTimeline {
     /// Empty, for a watch of `length`.
-    pub fn new(length: Duration) -> Timeline {
-        Timeline { bin_ns: narrowest(length), bins: Vec::new() }
+    pub fn new(length: Duration) -> FaultTimeline {
+        FaultTimeline { bin_ns: narrowest(length), bins: Vec::new() }
     }
 
     /// What happens at this moment, to be counted.
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_shared_by_the_bins_it_lasts_through() {
-        let mut timeline = Timeline { bin_ns: 100, bins: Vec::new() };
+        let mut timeline = FaultTimeline { bin_ns: 100, bins: Vec::new() };
 
         timeline.wait(250, 460);
 
@@ -171,7 +171,7 @@ mod tests {
         #[test]
         fn nothing_is_lost_and_no_bin_lies_outside(faults in prop::collection::vec((0..1u64 << 40, any::<u64>()), 0..50)) {
             let mut grid = Grid::new(Duration::from_secs(1));
-            let mut timeline = Timeline::new(Duration::from_secs(1));
+            let mut timeline = FaultTimeline::new(Duration::from_secs(1));
 
             for (at_ns, offset) in &faults {
                 grid.add(*at_ns, offset / 2);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn moments_that_are_joined_add_all_they_have() {
-        let mut timeline = Timeline { bin_ns: 1, bins: vec![Moment { faults: 1, in_files: 2, waited_ns: 3 }; 3] };
+        let mut timeline = FaultTimeline { bin_ns: 1, bins: vec![Moment { faults: 1, in_files: 2, waited_ns: 3 }; 3] };
 
         timeline.cover(128);
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_watch_without_a_fault_has_a_bin_for_each_moment() {
-        let mut timeline = Timeline::new(Duration::from_millis(128));
+        let mut timeline = FaultTimeline::new(Duration::from_millis(128));
 
         timeline.cover(127_999_999);
         assert_eq!(timeline.bins.len(), 128);
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_wait_that_ends_with_a_bin_is_in_no_other() {
-        let mut timeline = Timeline { bin_ns: 100, bins: Vec::new() };
+        let mut timeline = FaultTimeline { bin_ns: 100, bins: Vec::new() };
 
         timeline.wait(100, 200);
 

@@ -1,8 +1,9 @@
 //! One screen of text: who, the files with their faults, the findings; never wider than 100 columns.
 
-use super::evidence::{Evidence, MappedFile};
 use super::json::advice;
-use super::{Finding, Severity, gain};
+use crate::doctor::{Finding, Severity};
+use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::order::words;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use majorfault::observe::pattern::{Pattern, Recognised};
 use majorfault::{Bytes, Nanos};
@@ -32,7 +33,7 @@ pub fn print(evidence: &Evidence, findings: &[Finding], out: &mut dyn Write) -> 
     files(evidence, out)?;
     for finding in findings {
         writeln!(out)?;
-        print_finding(finding, gain::at_most(evidence, finding), out)?;
+        print_finding(finding, out)?;
     }
     if findings.is_empty() {
         let seen = if evidence.faults.is_some() { "" } else { " in what could be seen" };
@@ -148,24 +149,7 @@ pub(super) fn order(order: &Recognised) -> String {
     }
 }
 
-/// A pattern in words.
-pub(super) fn words(pattern: Pattern) -> String {
-    let distance = |bytes: i64| {
-        let direction = if bytes < 0 { " backward" } else { "" };
-        format!("{}{direction}", Bytes(bytes.unsigned_abs()).rounded())
-    };
-    match pattern {
-        Pattern::Sequential => "sequential".to_owned(),
-        Pattern::Backward => "sequential backward".to_owned(),
-        Pattern::Strided(stride) => format!("stride {}", distance(stride)),
-        Pattern::Interleaved { streams, stride } => format!("{streams} streams, stride {}", distance(stride)),
-        Pattern::Random => "random".to_owned(),
-        Pattern::HotSet { bytes } => format!("hot set of {}", Bytes(bytes).rounded()),
-        Pattern::Unknown => "too few to tell".to_owned(),
-    }
-}
-
-fn print_finding(finding: &Finding, gain: Option<f64>, out: &mut dyn Write) -> io::Result<()> {
+fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     let colour = match finding.severity {
         Severity::Critical => RED,
         Severity::Warning => YELLOW,
@@ -174,7 +158,7 @@ fn print_finding(finding: &Finding, gain: Option<f64>, out: &mut dyn Write) -> i
     let word = finding.severity.word();
     wrapped(out, "", &format!("{word}: {} [{}: {}]", finding.what, finding.rule, finding.scope), colour)?;
     wrapped(out, "  ", &finding.evidence.join("; "), "")?;
-    let gain = gain.map_or(String::new(), |gain| format!(" (the program gains {gain:.1} x at most)"));
+    let gain = finding.gain_at_most.map_or(String::new(), |gain| format!(" (the program gains {gain:.1} x at most)"));
     wrapped(out, "  → ", &format!("{}{gain}", finding.remedy), BOLD)?;
     wrapped(out, "  $ ", &finding.proof, DIM)
 }
@@ -239,8 +223,8 @@ fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::evidence::Evidence;
-    use crate::doctor::rules::scenes::{advise, healthy, order as in_order, with_file};
+    use crate::watch::evidence::Evidence;
+    use crate::watch::scenes::{advise, healthy, order as in_order, with_file};
     use majorfault::Missing;
 
     fn said(evidence: &Evidence, findings: &[Finding]) -> String {
@@ -341,7 +325,7 @@ mod tests {
         });
         assert_eq!(cells(&evidence.files[0]), ["1.00 GiB", "?", "900", "1.5ms", "stride 4.00 KiB backward (95 %)"]);
 
-        advise(&mut evidence, crate::doctor::evidence::Deep { sequential: true, ..Default::default() });
+        advise(&mut evidence, crate::watch::evidence::Deep { sequential: true, ..Default::default() });
         evidence.files[0].came_bytes = Some(1 << 20);
         assert_eq!(cells(&evidence.files[0])[4], "not seen; 1.00 MiB came into the cache; advice sequential");
 
@@ -388,7 +372,6 @@ mod tests {
 
     #[test]
     fn a_finding_is_told_with_its_severity_remedy_proof_and_gain() {
-        let evidence = with_file(|file| file.waited_ns = 10_000_000_000);
         let finding = |severity| Finding {
             rule: "fault_stall",
             severity,
@@ -397,9 +380,11 @@ mod tests {
             evidence: vec!["1 s".to_owned(), "2 s".to_owned()],
             remedy: "wait less".to_owned(),
             proof: "look".to_owned(),
+            gain_at_most: (severity == Severity::Critical).then_some(2.0),
+            ..Finding::default()
         };
 
-        let text = said(&evidence, &[finding(Severity::Critical)]);
+        let text = said(&healthy(), &[finding(Severity::Critical)]);
         let told = "critical: it waits [fault_stall: /data/table]\n  1 s; 2 s\n  → wait less (the program gains 2.0 x at \
                     most)\n  $ look\n";
         assert!(text.contains(told) && !text.contains("Nothing found"), "{text}");

@@ -1,8 +1,19 @@
 //! A process that somebody else runs: whether it can be watched, and the files behind what it maps.
 
+mod advice;
+mod details;
+pub mod evidence;
 pub mod faults;
 pub mod files;
+pub mod gather;
+pub mod grid;
+pub mod order;
 pub mod recording;
+mod round;
+#[cfg(test)]
+pub mod scenes;
+mod status;
+mod tally;
 
 use majorfault::proc::number;
 use majorfault::{Error, Missing, Result};

@@ -1,16 +1,14 @@
-//! Well-known programs: whose file it is, and the setting of that program which does what a remedy says.
+//! Well-known software: whose file it is, and the setting of it that does what a remedy says.
 //!
 //! Recognised by the file's name, the libraries that are mapped and the command. The settings are those of the programs'
 //! own manuals; a line is added to the remedy, which itself stays.
 
-use super::Finding;
-use super::evidence::{Evidence, MappedFile};
-use majorfault::observe::pattern::Pattern;
+use crate::watch::evidence::{Evidence, MappedFile};
 use std::path::Path;
 
-/// What goes wrong with the file.
+/// What goes wrong with a file, as the settings against it are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+pub enum Symptom {
     /// Waits or floods without an order that read-ahead knows.
     Lookups,
     /// The same, where MADV_RANDOM is no answer: nothing is read ahead already, or it would cost hot pages.
@@ -23,13 +21,13 @@ enum Trouble {
     Thrash,
 }
 
-/// A program that is known.
+/// Software that is known.
 struct Known {
     name: &'static str,
     /// Whether the file is one of its.
     owns: fn(&Evidence, &MappedFile) -> bool,
-    /// Its setting against the trouble, where it has one.
-    setting: fn(Trouble) -> Option<&'static str>,
+    /// Its setting against the symptom, where it has one.
+    setting: fn(Symptom) -> Option<&'static str>,
 }
 
 /// The more exact a mark, the earlier.
@@ -43,35 +41,19 @@ const KNOWN: &[Known] = &[
     Known { name: "numpy", owns: is_numpy, setting: numpy },
 ];
 
-/// The finding with the setting of the program whose file it is about, where both are known.
-pub(super) fn with_setting(evidence: &Evidence, mut finding: Finding) -> Finding {
-    if let Some(line) = line(evidence, &finding) {
-        finding.remedy = format!("{}; {line}", finding.remedy);
-    }
-    finding
-}
-
-fn line(evidence: &Evidence, finding: &Finding) -> Option<String> {
-    let file = match finding.rule {
-        "thrash" => evidence.data_files().filter(|file| file.waits > 0).max_by_key(|file| file.waits)?,
-        _ => evidence.data_files().find(|file| file.path == finding.scope)?,
-    };
-    let trouble = trouble(evidence, file, finding.rule)?;
+/// The setting against the symptom of the software whose file it is, where both are known.
+pub fn setting(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Option<String> {
     let known = KNOWN.iter().find(|known| (known.owns)(evidence, file))?;
-    (known.setting)(trouble).map(|setting| format!("{}: {setting}", known.name))
+    let setting = (known.setting)(narrowed(evidence, file, symptom))?;
+    Some(format!("{}: {setting}", known.name))
 }
 
-fn trouble(evidence: &Evidence, file: &MappedFile, rule: &str) -> Option<Trouble> {
-    let order = file.order.map_or(Pattern::Unknown, |order| order.pattern);
-    match (rule, order) {
-        ("thrash", _) => Some(Trouble::Thrash),
-        ("random_scan", _) => Some(Trouble::RandomScan),
-        ("fault_stall", Pattern::Sequential | Pattern::Backward) => Some(Trouble::Scan),
-        ("fault_stall" | "read_ahead_flood", _) => {
-            let is_no_answer = !is_read_ahead(evidence, file) || evidence.random_costs_hot_pages();
-            Some(if is_no_answer { Trouble::LookupsAlone } else { Trouble::Lookups })
-        }
-        _ => None,
+/// Lookups for which MADV_RANDOM is no answer are told apart.
+fn narrowed(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Symptom {
+    let is_no_answer = || !is_read_ahead(evidence, file) || evidence.random_costs_hot_pages();
+    match symptom {
+        Symptom::Lookups if is_no_answer() => Symptom::LookupsAlone,
+        other => other,
     }
 }
 
@@ -87,13 +69,13 @@ fn is_lmdb(evidence: &Evidence, file: &MappedFile) -> bool {
         || (has_library(evidence, "liblmdb") && has_file(evidence, &format!("{}-lock", file.path)))
 }
 
-fn lmdb(trouble: Trouble) -> Option<&'static str> {
-    match trouble {
-        Trouble::Lookups => Some("open the environment with MDB_NORDAHEAD (Python: readahead=False)"),
-        Trouble::LookupsAlone => Some("look up from many threads, each with its own MDB_RDONLY transaction"),
-        Trouble::Scan => None,
-        Trouble::RandomScan => Some("open the environment without MDB_NORDAHEAD"),
-        Trouble::Thrash => Some("mdb_copy -c makes the file as small as its content; it has no cache to make smaller"),
+fn lmdb(symptom: Symptom) -> Option<&'static str> {
+    match symptom {
+        Symptom::Lookups => Some("open the environment with MDB_NORDAHEAD (Python: readahead=False)"),
+        Symptom::LookupsAlone => Some("look up from many threads, each with its own MDB_RDONLY transaction"),
+        Symptom::Scan => None,
+        Symptom::RandomScan => Some("open the environment without MDB_NORDAHEAD"),
+        Symptom::Thrash => Some("mdb_copy -c makes the file as small as its content; it has no cache to make smaller"),
     }
 }
 
@@ -102,20 +84,20 @@ fn is_rocksdb(evidence: &Evidence, file: &MappedFile) -> bool {
     extension(file) == "sst" && (is_numbered || has_library(evidence, "librocksdb"))
 }
 
-fn rocksdb(trouble: Trouble) -> Option<&'static str> {
-    Some(match trouble {
-        Trouble::Lookups => {
+fn rocksdb(symptom: Symptom) -> Option<&'static str> {
+    Some(match symptom {
+        Symptom::Lookups => {
             "allow_mmap_reads=false with use_direct_reads=true and a larger block cache, and MultiGet with async_io; where \
              files stay mapped, advise_random_on_open=true"
         }
-        Trouble::LookupsAlone => {
+        Symptom::LookupsAlone => {
             "allow_mmap_reads=false with use_direct_reads=true and a larger block cache, and MultiGet with async_io"
         }
-        Trouble::Scan => "allow_mmap_reads=false, and ReadOptions::readahead_size=2 MiB for the iterator",
-        Trouble::RandomScan => {
+        Symptom::Scan => "allow_mmap_reads=false, and ReadOptions::readahead_size=2 MiB for the iterator",
+        Symptom::RandomScan => {
             "advise_random_on_open=false, or allow_mmap_reads=false with ReadOptions::readahead_size"
         }
-        Trouble::Thrash => "allow_mmap_reads=false with use_direct_reads=true and a block cache below the limit",
+        Symptom::Thrash => "allow_mmap_reads=false with use_direct_reads=true and a block cache below the limit",
     })
 }
 
@@ -123,9 +105,9 @@ fn is_llama(evidence: &Evidence, file: &MappedFile) -> bool {
     extension(file) == "gguf" || (has_library(evidence, "libllama") && extension(file) == "bin")
 }
 
-fn llama(trouble: Trouble) -> Option<&'static str> {
-    Some(match trouble {
-        Trouble::Thrash => {
+fn llama(symptom: Symptom) -> Option<&'static str> {
+    Some(match symptom {
+        Symptom::Thrash => {
             "a smaller quantisation or more memory; --no-mmap and --mlock both need room for all weights"
         }
         _ => "--no-mmap reads the weights by large calls at the start; --mlock reads them then and keeps them",
@@ -142,12 +124,12 @@ fn is_lucene(evidence: &Evidence, file: &MappedFile) -> bool {
     LUCENE.contains(&extension(file)) && has_library(evidence, "libjvm")
 }
 
-fn lucene(trouble: Trouble) -> Option<&'static str> {
-    Some(match trouble {
-        Trouble::Lookups => "MMapDirectory.setReadAdvice with ReadAdvice.RANDOM for this extension (Lucene 10.3)",
-        Trouble::LookupsAlone => "MMapDirectory.setPreload for this extension, where such files fit into memory",
-        Trouble::Scan | Trouble::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal (Lucene 10)",
-        Trouble::Thrash => "a smaller -Xmx leaves the page cache more; keep what is not hot out of MMapDirectory",
+fn lucene(symptom: Symptom) -> Option<&'static str> {
+    Some(match symptom {
+        Symptom::Lookups => "MMapDirectory.setReadAdvice with ReadAdvice.RANDOM for this extension (Lucene 10.3)",
+        Symptom::LookupsAlone => "MMapDirectory.setPreload for this extension, where such files fit into memory",
+        Symptom::Scan | Symptom::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal (Lucene 10)",
+        Symptom::Thrash => "a smaller -Xmx leaves the page cache more; keep what is not hot out of MMapDirectory",
     })
 }
 
@@ -156,14 +138,14 @@ fn is_elasticsearch(evidence: &Evidence, file: &MappedFile) -> bool {
     is_lucene(evidence, file) && names.iter().any(|name| evidence.target.command.contains(name))
 }
 
-fn elasticsearch(trouble: Trouble) -> Option<&'static str> {
-    Some(match trouble {
-        Trouble::Lookups | Trouble::LookupsAlone => {
+fn elasticsearch(symptom: Symptom) -> Option<&'static str> {
+    Some(match symptom {
+        Symptom::Lookups | Symptom::LookupsAlone => {
             "index.store.preload: [\"nvd\", \"dvd\"] and this extension, where such files fit into memory; index.store.type: \
              hybridfs maps only what is looked up"
         }
-        Trouble::Scan | Trouble::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal in jvm.options",
-        Trouble::Thrash => {
+        Symptom::Scan | Symptom::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal in jvm.options",
+        Symptom::Thrash => {
             "index.store.type: hybridfs, fewer shards on this node, and no more than half of memory as heap"
         }
     })
@@ -175,14 +157,14 @@ fn is_sqlite(evidence: &Evidence, file: &MappedFile) -> bool {
     (is_known && is_usual) || has_file(evidence, &format!("{}-shm", file.path))
 }
 
-fn sqlite(trouble: Trouble) -> Option<&'static str> {
-    match trouble {
-        Trouble::Lookups | Trouble::LookupsAlone => {
+fn sqlite(symptom: Symptom) -> Option<&'static str> {
+    match symptom {
+        Symptom::Lookups | Symptom::LookupsAlone => {
             Some("PRAGMA mmap_size=0 with PRAGMA cache_size=-262144 (256 MiB) reads the pages it needs by calls")
         }
-        Trouble::Scan => Some("PRAGMA mmap_size=0: calls in order are read ahead without waits at each window"),
-        Trouble::RandomScan => None,
-        Trouble::Thrash => Some("PRAGMA mmap_size=0, and a cache_size that holds the inner pages of the trees"),
+        Symptom::Scan => Some("PRAGMA mmap_size=0: calls in order are read ahead without waits at each window"),
+        Symptom::RandomScan => None,
+        Symptom::Thrash => Some("PRAGMA mmap_size=0, and a cache_size that holds the inner pages of the trees"),
     }
 }
 
@@ -193,15 +175,15 @@ fn is_numpy(evidence: &Evidence, file: &MappedFile) -> bool {
     has_library(evidence, "_multiarray_umath") && !NOT_NUMPY.contains(&extension(file))
 }
 
-fn numpy(trouble: Trouble) -> Option<&'static str> {
-    Some(match trouble {
-        Trouble::Lookups => {
+fn numpy(symptom: Symptom) -> Option<&'static str> {
+    Some(match symptom {
+        Symptom::Lookups => {
             "m._mmap.madvise(mmap.MADV_RANDOM) for a memmap m; np.fromfile for what is needed as a whole"
         }
-        Trouble::LookupsAlone => "np.fromfile(file, dtype, count, offset=at) from several threads for what is needed",
-        Trouble::Scan => "np.fromfile(file, dtype) in large parts, or np.load without mmap_mode",
-        Trouble::RandomScan => "m._mmap.madvise(mmap.MADV_SEQUENTIAL) for a memmap m before the scan",
-        Trouble::Thrash => {
+        Symptom::LookupsAlone => "np.fromfile(file, dtype, count, offset=at) from several threads for what is needed",
+        Symptom::Scan => "np.fromfile(file, dtype) in large parts, or np.load without mmap_mode",
+        Symptom::RandomScan => "m._mmap.madvise(mmap.MADV_SEQUENTIAL) for a memmap m before the scan",
+        Symptom::Thrash => {
             "work on blocks of rows, all steps on one before the next, instead of passes over the memmap"
         }
     })
@@ -231,10 +213,11 @@ fn has_library(evidence: &Evidence, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::scenes::{advise, count, order, with_file};
     use super::*;
-    use crate::doctor::evidence::Deep;
     use crate::doctor::examine;
+    use crate::watch::evidence::Deep;
+    use crate::watch::scenes::{advise, count, order, with_file};
+    use majorfault::observe::pattern::Pattern;
 
     /// A file of this name that waits in lookups, in a process with this library mapped.
     fn waits(path: &str, library: &str) -> Evidence {

@@ -1,7 +1,7 @@
 //! The advice calls of the watched process, brought to the files they are for.
 
 use super::evidence::{AdviceSeen, WillNeed};
-use crate::process::files;
+use crate::watch::files;
 use majorfault::Missing;
 use majorfault::observe::advice_calls::{AdviceCall, AdviceCalls, Named, Range};
 use majorfault::observe::places::{FileId, Place, Places};
@@ -13,7 +13,7 @@ const MOST_FILES: usize = 256;
 const MOST_CALLS: usize = 16 << 10;
 
 /// A watch of advice in progress.
-pub(super) struct Advice {
+pub(super) struct AdviceWatch {
     calls: AdviceCalls,
     book: Book,
 }
@@ -37,12 +37,12 @@ struct Asked {
     lengths: Vec<(u64, Named)>,
 }
 
-impl Advice {
+impl AdviceWatch {
     /// Watches the calls of `pid`.
     ///
     /// Errors: Missing, as [`AdviceCalls::open`] has it.
-    pub(super) fn open(pid: u32) -> Result<Advice, Missing> {
-        Ok(Advice { calls: AdviceCalls::open(pid)?, book: Book { pid, ..Book::default() } })
+    pub(super) fn open(pid: u32) -> Result<AdviceWatch, Missing> {
+        Ok(AdviceWatch { calls: AdviceCalls::open(pid)?, book: Book { pid, ..Book::default() } })
     }
 
     /// Takes the calls since the last time; `places` knows the mappings made until now.

@@ -1,7 +1,7 @@
 //! What all rounds of a watch add up to, for whoever asks again and again: counters grow, levels are the latest.
 
-use super::Finding;
-use super::evidence::{Evidence, MappedFile, Process, Target};
+use crate::doctor::Finding;
+use crate::watch::evidence::{Evidence, MappedFile, Process, Watched};
 use std::collections::BTreeMap;
 
 /// Files that are told apart; the faults of more go to [`OTHERS`], so that a program that maps new files all the time
@@ -15,7 +15,7 @@ pub const OTHERS: &str = "(others)";
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Who is watched.
-    pub target: Target,
+    pub target: Watched,
     /// Whether it still runs.
     pub runs: bool,
     /// Seconds watched.
@@ -60,7 +60,7 @@ pub struct FileTotals {
 
 impl Totals {
     /// Nothing yet.
-    pub fn of(target: Target) -> Totals {
+    pub fn of(target: Watched) -> Totals {
         Totals { target, runs: true, ..Totals::default() }
     }
 
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn counters_grow_over_rounds_and_levels_are_the_latest() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
 
         totals.add(&round("/a", 3), &[]);
         totals.add(&round("/b", 4), &[]);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_program_that_maps_new_files_all_the_time_makes_no_new_series_all_the_time() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
 
         for number in 0..1000 {
             totals.add(&round(&format!("/data/{number}"), 1), &[]);
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn of_a_process_that_has_ended_only_counters_stay() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
 
         totals.add(&round("/a", 3), &[]);
         totals.add(&Evidence { ended: true, ..round("/a", 1) }, &[]);
@@ -163,15 +163,20 @@ mod tests {
     }
 
     fn with_faults(faults: u64) -> Evidence {
-        use crate::doctor::evidence::Faults;
-        let seen =
-            Faults { seen: faults, major: 2 * faults, waited_ns: 3 * faults, lost: 4 * faults, ..Faults::default() };
+        use crate::watch::evidence::FaultCounts;
+        let seen = FaultCounts {
+            seen: faults,
+            major: 2 * faults,
+            waited_ns: 3 * faults,
+            lost: 4 * faults,
+            ..FaultCounts::default()
+        };
         Evidence { faults: Some(seen), ..round("/a", faults) }
     }
 
     #[test]
     fn the_faults_of_the_process_are_the_sums_of_all_rounds() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
 
         totals.add(&with_faults(1), &[]);
         totals.add(&with_faults(10), &[]);
@@ -183,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_faults_of_a_file_are_the_sums_of_all_rounds() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
         let mut evidence = round("/a", 1);
         (evidence.files[0].major, evidence.files[0].waited_ns) = (2, 3);
 
@@ -196,13 +201,13 @@ mod tests {
 
     #[test]
     fn programs_count_only_where_they_faulted() {
-        use crate::doctor::evidence::FileMapping;
+        use crate::watch::evidence::FileMapping;
         let program = |faults| {
             let mut evidence = round("/bin/program", faults);
             let mut mapping = FileMapping::default();
             mapping.vma.rights = *b"r-xp";
             evidence.files[0].mappings = vec![mapping];
-            let mut totals = Totals::of(Target::default());
+            let mut totals = Totals::of(Watched::default());
             totals.add(&evidence, &[]);
             totals.files.len()
         };
@@ -216,7 +221,7 @@ mod tests {
             let mut evidence = round("/a", 1);
             let gone = MappedFile { deleted: true, size_bytes: Some(77), ..evidence.files[0].clone() };
             evidence.files.insert(usize::from(!deleted_first), gone);
-            let mut totals = Totals::of(Target::default());
+            let mut totals = Totals::of(Watched::default());
 
             totals.add(&evidence, &[]);
 
@@ -226,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_file_without_a_name_has_its_level_where_no_other_took_its_path() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
         let mut evidence = round("/a", 1);
         evidence.files[0].deleted = true;
 
@@ -237,7 +242,7 @@ mod tests {
 
     #[test]
     fn files_told_apart_go_on_being_so_when_there_are_others() {
-        let mut totals = Totals::of(Target::default());
+        let mut totals = Totals::of(Watched::default());
         (0..300).for_each(|number| totals.add(&round(&format!("/data/{number:03}"), 1), &[]));
 
         totals.add(&round("/data/255", 5), &[]);

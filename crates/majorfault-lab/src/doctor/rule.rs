@@ -1,0 +1,397 @@
+//! What a rule declares: what it looks at, from which figures on, how the trouble is said, what helps, how that is proven.
+//!
+//! Everything about a rule stands in its file. Lists, documents, the line of proof and `--prove` are made from it.
+
+use super::software::Symptom;
+use crate::watch::evidence::{Evidence, MappedFile};
+use majorfault::Bytes;
+use majorfault::observe::pattern::Pattern;
+use majorfault::observe::places::FileId;
+
+/// One defect that can be recognised.
+pub struct Rule {
+    /// Short name, as the file.
+    pub name: &'static str,
+    /// What it looks for, in one line.
+    pub summary: &'static str,
+    /// What it must see; where one of them is missing it is silent.
+    pub looks_at: &'static [Part],
+    /// From which figures on it speaks.
+    pub thresholds: &'static [Threshold],
+    /// The trouble as a sentence, with names of figures in braces.
+    pub trouble: &'static str,
+    /// What helps; a finding has one of them.
+    pub remedies: &'static [&'static Remedy],
+    /// What the remedy gains at most.
+    pub gain: Gain,
+    /// Looks for it.
+    pub look: fn(&Evidence) -> Vec<Case>,
+    /// Evidence on which it speaks, once; what all rules have in common is tested with it.
+    #[cfg(test)]
+    pub example: fn() -> Evidence,
+}
+
+/// A part of the evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Files that are mapped, with sizes and the state of the page cache.
+    MappedFiles,
+    /// Page faults one by one, and their order in each file.
+    Faults,
+    /// MADV_RANDOM and its like, as it is in force or was given while watched.
+    AdviceInForce,
+    /// Advice call by call.
+    AdviceCalls,
+    /// Advice and page sizes of each mapping.
+    Smaps,
+    /// What read calls returned and devices read.
+    ReadCalls,
+    /// Open files.
+    Descriptors,
+    /// Threads, memory and page tables of the process.
+    Status,
+    /// The memory limit.
+    Limit,
+    /// Counters of the cgroup, the process and the machine.
+    Counters,
+    /// Settings and version of the kernel.
+    Kernel,
+}
+
+impl Part {
+    /// Where it comes from, in a few words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Part::MappedFiles => "mapped files",
+            Part::Faults => "page faults",
+            Part::AdviceInForce => "advice in force",
+            Part::AdviceCalls => "advice calls",
+            Part::Smaps => "smaps",
+            Part::ReadCalls => "read calls",
+            Part::Descriptors => "open files",
+            Part::Status => "memory of the process",
+            Part::Limit => "memory limit",
+            Part::Counters => "counters",
+            Part::Kernel => "kernel settings",
+        }
+    }
+
+    /// The options by one of which it is seen; none where it always is.
+    pub fn options(self) -> &'static [&'static str] {
+        match self {
+            Part::AdviceInForce => &["--deep", "--advice"],
+            Part::AdviceCalls => &["--advice"],
+            Part::Smaps => &["--deep"],
+            _ => &[],
+        }
+    }
+}
+
+/// A figure from which on a rule speaks, or speaks louder.
+#[derive(Clone, Copy, Debug)]
+pub struct Threshold {
+    /// The constant's name.
+    pub name: &'static str,
+    /// What it is and why it is so much, as the constant's comment says.
+    pub says: &'static str,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: Unit,
+}
+
+/// What a threshold counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// A part of a whole.
+    Share,
+    /// How many times as much.
+    Times,
+    /// Bytes.
+    Bytes,
+    /// Things each second.
+    PerSecond,
+    /// Bytes each second.
+    BytesPerSecond,
+}
+
+impl Unit {
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::Share => "share",
+            Unit::Times => "times",
+            Unit::Bytes => "bytes",
+            Unit::PerSecond => "per_second",
+            Unit::BytesPerSecond => "bytes_per_second",
+        }
+    }
+}
+
+impl Threshold {
+    /// The figure with its unit, as people read it.
+    pub fn figure(&self) -> String {
+        let bytes = || Bytes(self.value as u64).rounded();
+        match self.unit {
+            Unit::Count => self.value.to_string(),
+            Unit::Share => format!("{} %", (self.value * 1000.0).round() / 10.0),
+            Unit::Times => format!("{} x", self.value),
+            Unit::Bytes => bytes(),
+            Unit::PerSecond => format!("{}/s", self.value),
+            Unit::BytesPerSecond => format!("{}/s", bytes()),
+        }
+    }
+}
+
+/// Declares thresholds: a comment that is shown to users, a constant, its unit.
+macro_rules! thresholds {
+    ($($(#[doc = $says:literal])+ $name:ident: $type:ty = $value:expr, $unit:ident;)*) => {
+        $($(#[doc = $says])+ const $name: $type = $value;)*
+        const THRESHOLDS: &[crate::doctor::rule::Threshold] = &[$(crate::doctor::rule::Threshold {
+            name: stringify!($name),
+            says: concat!($($says),+),
+            value: $name as f64,
+            unit: crate::doctor::rule::Unit::$unit,
+        }),*];
+    };
+}
+pub(in crate::doctor) use thresholds;
+
+/// What helps against a trouble.
+#[derive(Debug)]
+pub struct Remedy {
+    /// Where it is the one that helps; empty where there is no other.
+    pub when: &'static str,
+    /// What to do, as a concrete line with names of figures in braces.
+    pub says: &'static str,
+    /// What shows that it is so, or that it helps.
+    pub proof: Proof,
+    /// What is wrong with the file, for the settings of well-known software.
+    pub symptom: Option<Symptom>,
+}
+
+/// What shows that a finding is right.
+#[derive(Debug)]
+pub enum Proof {
+    /// Accesses to the file as they are and with the remedy: `--prove` replays those that were seen, the command that is
+    /// shown makes such in the same order.
+    Replay(Arms),
+    /// A command that shows the trouble, with names of figures in braces.
+    Command(&'static str),
+}
+
+/// The two ways to reach the file that a replay compares, as `majorfault compare -m` has them.
+#[derive(Debug)]
+pub struct Arms {
+    /// As it is reached now; none is by the mapping with the advice in force.
+    pub now: Option<&'static str>,
+    /// As the remedy says.
+    pub remedy: &'static str,
+    /// The workload of the command that is shown, where the order of the faults does not say it.
+    pub workload: Option<&'static str>,
+}
+
+/// What a remedy gains at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gain {
+    /// The time that threads wait in faults of the file.
+    Waits,
+    /// Nobody can tell beforehand.
+    Unknown,
+}
+
+/// One case of the trouble that a rule sees.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// How bad.
+    pub severity: Severity,
+    /// Whose: a file's path, "process", "cgroup", "machine".
+    pub scope: String,
+    /// The mapped file that it is about, if it is about one.
+    pub file: Option<FileId>,
+    /// Figures that the sentences name.
+    pub figures: Vec<(&'static str, String)>,
+    /// What was seen, figures with units.
+    pub facts: Vec<String>,
+    /// What helps; one of the rule's remedies.
+    pub remedy: &'static Remedy,
+}
+
+impl Case {
+    /// About a mapped file.
+    pub fn of_file(file: &MappedFile, severity: Severity, remedy: &'static Remedy) -> Case {
+        Case { file: Some(file.id), ..Case::of(&file.path, severity, remedy) }
+    }
+
+    /// About something else.
+    pub fn of(scope: &str, severity: Severity, remedy: &'static Remedy) -> Case {
+        let (figures, facts) = (Vec::new(), Vec::new());
+        Case { severity, scope: scope.to_owned(), file: None, figures, facts, remedy }
+    }
+
+    /// With a figure for the sentences.
+    pub fn figure(mut self, name: &'static str, value: impl ToString) -> Case {
+        self.figures.push((name, value.to_string()));
+        self
+    }
+
+    /// With what was seen.
+    pub fn facts(self, facts: Vec<String>) -> Case {
+        Case { facts, ..self }
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Good to know; costs little now.
+    #[default]
+    Note,
+    /// Costs time or memory now.
+    Warning,
+    /// Fails, or is about to; or most of the time is lost.
+    Critical,
+}
+
+impl Severity {
+    /// The word in output and options.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// What a replay compares, of one finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// How the file is reached now, and with the remedy.
+    pub arms: [&'static str; 2],
+    /// The limit within which the program runs.
+    pub memory_bytes: Option<u64>,
+    /// The order that was seen, as words of `majorfault compare`.
+    pub workload: String,
+}
+
+/// Bytes of one access of a replay: what a fault asks for.
+pub const BLOCK: Bytes = Bytes(4096);
+
+impl Replay {
+    /// Of these arms and the file, where it is known.
+    pub fn of(arms: &Arms, evidence: &Evidence, file: Option<&MappedFile>) -> Replay {
+        let is_random = file.is_some_and(|file| file.any(|deep| deep.random));
+        let as_seen = if is_random { "mmap:advice=random" } else { "mmap" };
+        let order = file.and_then(|file| file.order).map_or(Pattern::Unknown, |order| order.pattern);
+        Replay {
+            arms: [arms.now.unwrap_or(as_seen), arms.remedy],
+            memory_bytes: evidence.group.as_ref().and_then(|group| group.limit_bytes),
+            workload: arms.workload.map_or_else(|| workload(order), str::to_owned),
+        }
+    }
+
+    /// The command that compares the same two on accesses in the same order.
+    pub fn command(&self, path: &str) -> String {
+        let Replay { arms: [now, remedy], memory_bytes, workload } = self;
+        let memory = memory_bytes.map_or(String::new(), |bytes| format!(" --memory {}", Bytes(bytes)));
+        format!("majorfault compare {path} {workload} --bs {BLOCK} --cache cold{memory} -m {now} -m {remedy}")
+    }
+}
+
+/// An order as words of `majorfault compare`.
+fn workload(order: Pattern) -> String {
+    match order {
+        Pattern::Sequential | Pattern::Backward => "--rw read".to_owned(),
+        Pattern::Strided(stride) | Pattern::Interleaved { stride, .. } => {
+            format!("--workload strided:stride={}", Bytes(stride.unsigned_abs() / BLOCK.0 * BLOCK.0))
+        }
+        Pattern::HotSet { .. } => "--workload zipf".to_owned(),
+        Pattern::Random | Pattern::Unknown => "--rw randread".to_owned(),
+    }
+}
+
+/// A sentence with its figures in place of their names.
+pub fn filled(sentence: &str, figures: &[(&'static str, String)]) -> String {
+    let mut said = String::new();
+    let mut rest = sentence;
+    while let Some((before, (name, after))) =
+        rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+    {
+        said.push_str(before);
+        match figures.iter().find(|(known, _)| *known == name) {
+            Some((_, figure)) => said.push_str(figure),
+            None => said.push_str(&format!("{{{name}}}")),
+        }
+        rest = after;
+    }
+    said + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mapping_is_replayed_with_the_advice_in_force_unless_the_rule_says_how() {
+        use crate::watch::evidence::Deep;
+        use crate::watch::scenes::{advise, healthy};
+        let mut evidence = healthy();
+        let as_seen = Arms { now: None, remedy: "uring", workload: None };
+        let said = Arms { now: Some("mmap"), remedy: "uring", workload: Some("--workload chase") };
+        let of = |arms, evidence: &Evidence| Replay::of(arms, evidence, evidence.files.first());
+        assert_eq!(of(&as_seen, &evidence).arms, ["mmap", "uring"]);
+
+        advise(&mut evidence, Deep { random: true, ..Deep::default() });
+        assert_eq!(of(&as_seen, &evidence).arms, ["mmap:advice=random", "uring"]);
+        assert_eq!(of(&said, &evidence).arms, ["mmap", "uring"]);
+        assert_eq!(of(&said, &evidence).workload, "--workload chase");
+        assert_eq!(of(&said, &evidence).memory_bytes, Some(8 << 30));
+    }
+
+    #[test]
+    fn figures_take_the_place_of_their_names_once() {
+        let figures = [("a", "1".to_owned()), ("path", "/x{a}".to_owned())];
+
+        assert_eq!(filled("{a} of {path}, {b} and }{", &figures), "1 of /x{a}, {b} and }{");
+        assert_eq!(filled("nothing", &figures), "nothing");
+    }
+
+    #[test]
+    fn a_threshold_is_told_with_its_unit() {
+        let told = [
+            (50.0, Unit::Count),
+            (0.1, Unit::Share),
+            (0.002, Unit::Share),
+            (8.0, Unit::Times),
+            (33_554_432.0, Unit::Bytes),
+            (200.0, Unit::PerSecond),
+            (209_715_200.0, Unit::BytesPerSecond),
+        ]
+        .map(|(value, unit)| Threshold { name: "N", says: "", value, unit }.figure());
+
+        assert_eq!(told, ["50", "10 %", "0.2 %", "8 x", "32.0 MiB", "200/s", "200 MiB/s"]);
+    }
+
+    #[test]
+    fn the_command_of_a_replay_names_order_limit_and_both_arms() {
+        let replay = |order, memory_bytes| {
+            let workload = workload(order);
+            Replay { arms: ["mmap", "uring:depth=32"], memory_bytes, workload }.command("/x")
+        };
+
+        assert_eq!(
+            replay(Pattern::Interleaved { streams: 2, stride: -10_000 }, Some(8 << 30)),
+            "majorfault compare /x --workload strided:stride=8k --bs 4k --cache cold --memory 8g -m mmap -m uring:depth=32"
+        );
+        assert_eq!(
+            replay(Pattern::Unknown, None),
+            "majorfault compare /x --rw randread --bs 4k --cache cold -m mmap -m uring:depth=32"
+        );
+        assert!(replay(Pattern::Backward, None).contains("/x --rw read --bs"));
+        assert!(replay(Pattern::HotSet { bytes: 1 }, None).contains("/x --workload zipf --bs"));
+    }
+}

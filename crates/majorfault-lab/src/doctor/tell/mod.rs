@@ -1,0 +1,13 @@
+//! What was found, told: on the terminal, as JSON, as a page, as metrics.
+
+pub mod describe;
+pub mod endpoint;
+mod json;
+pub mod openmetrics;
+mod page;
+mod terminal;
+pub mod totals;
+
+pub use json::document;
+pub use page::page;
+pub use terminal::{print, print_proofs};
