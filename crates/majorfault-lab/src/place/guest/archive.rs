@@ -100,8 +100,9 @@ mod tests {
         archive.file("/lib/c", b"").unwrap();
         let bytes = archive.end().unwrap();
 
-        let cpio = Command::new("cpio").arg("-tv").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let Ok(mut cpio) = { cpio }.spawn() else {
+        let mut cpio = Command::new("cpio");
+        cpio.arg("-tv").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut cpio) = cpio.spawn() else {
             eprintln!("SKIPPED the_program_cpio_reads_them_back: cpio is not installed; apt-get install cpio");
             return;
         };

@@ -3,7 +3,7 @@
 use crate::place::guest::kernel::source::{Removed, candidate, done, download, made, only, said};
 use crate::place::guest::kernel::{DESCRIPTION, Kernel, root};
 use majorfault::{Error, Missing, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,30 +58,32 @@ pub fn meant_by(package: &str) -> Result<String> {
 
 /// Unpacks those wanted, each after what it depends on, into `into`; in the order in which they are loaded.
 fn modules(from: &Path, into: &Path) -> Result<Vec<PathBuf>> {
-    let files = files(from);
-    let mut order: Vec<String> = Vec::new();
-    let mut unpacked: BTreeMap<String, PathBuf> = BTreeMap::new();
-    let mut open: Vec<String> = WANTED.iter().rev().map(|name| (*name).to_owned()).collect();
-    while let Some(name) = open.pop() {
+    let mut unpacking = Unpacking { files: files(from), into, seen: BTreeSet::new(), order: Vec::new() };
+    WANTED.iter().try_for_each(|name| unpacking.with_those_below(name))?;
+    Ok(unpacking.order)
+}
+
+/// Modules on their way out of a package.
+struct Unpacking<'a> {
+    files: BTreeMap<String, PathBuf>,
+    into: &'a Path,
+    seen: BTreeSet<String>,
+    order: Vec<PathBuf>,
+}
+
+impl Unpacking<'_> {
+    fn with_those_below(&mut self, name: &str) -> Result<()> {
         // One that is part of the image has no file.
-        let Some(file) = files.get(&name).filter(|_| !order.contains(&name)) else { continue };
-        if !unpacked.contains_key(&name) {
-            unpacked.insert(name.clone(), unpack(file, into)?);
+        let Some(file) = self.files.get(name).cloned() else { return Ok(()) };
+        if !self.seen.insert(name.to_owned()) {
+            return Ok(());
         }
-        let bytes = fs::read(&unpacked[&name]).map_err(|error| Error::io("read a module", file, error))?;
-        let first: Vec<String> = depends(&bytes)
-            .into_iter()
-            .filter(|other| files.contains_key(other) && !order.contains(other) && !open.contains(other))
-            .collect();
-        match first.is_empty() {
-            true => order.push(name),
-            false => {
-                open.push(name);
-                open.extend(first);
-            }
-        }
+        let unpacked = unpack(&file, self.into)?;
+        let bytes = fs::read(&unpacked).map_err(|error| Error::io("read a module", &file, error))?;
+        depends(&bytes).iter().try_for_each(|below| self.with_those_below(below))?;
+        self.order.push(unpacked);
+        Ok(())
     }
-    Ok(order.iter().map(|name| unpacked[name].clone()).collect())
 }
 
 /// The files of modules below a directory, by the name that others depend on.
