@@ -42,6 +42,17 @@ if cargo +1.85 --version >/dev/null 2>&1; then
 else
     echo "no Rust 1.85: the library is not built with it; install it with: rustup toolchain install 1.85 --profile minimal"
 fi
+if command -v cargo-deny >/dev/null 2>&1; then
+    cargo deny --offline check licenses bans sources
+    # The advisories are a repository elsewhere; without a network, an earlier copy of it is asked, where there is one.
+    if cargo deny fetch db >/dev/null 2>&1 || ls -d "${CARGO_HOME:-$HOME/.cargo}"/advisory-dbs/advisory-db-* >/dev/null 2>&1; then
+        cargo deny check --disable-fetch advisories
+    else
+        echo "advisories: https://github.com/RustSec/advisory-db cannot be fetched, so they are not checked"
+    fi
+else
+    echo "missing: cargo-deny (cargo install cargo-deny --locked); licences, sources and advisories are not checked"
+fi
 log=${CARGO_TARGET_DIR:-target}/tests.log
 mkdir -p "$(dirname "$log")"
 cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || {

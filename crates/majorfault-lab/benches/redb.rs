@@ -11,7 +11,7 @@ use majorfault::Bytes;
 use majorfault::pool::PooledFile;
 use majorfault_lab::place::MemoryLimit;
 use on_pool::OnPool;
-use redb::{Database, TableDefinition};
+use redb::{Database, ReadableDatabase, TableDefinition};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

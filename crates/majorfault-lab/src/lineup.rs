@@ -3,6 +3,7 @@
 use crate::peer;
 use crate::trial::{Arm, Choice, Direction};
 use majorfault::{Error, Given, Result, methods, prefetch};
+use std::collections::BTreeMap;
 
 /// The usual methods: the control, mmap with each hint, explicit I/O.
 pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
@@ -47,4 +48,95 @@ pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
         choice = choice.with(depth, iodepth);
     }
     Ok(Arm::Method(choice))
+}
+
+/// The one of `arms` that does the same as `wanted`, whether its defaults were typed or not; where none does, it joins them.
+///
+/// Errors: Invalid for a name or parameter that nothing has.
+pub fn join(arms: &mut Vec<Arm>, wanted: Arm) -> Result<Arm> {
+    let settled = settings(&wanted)?;
+    for arm in arms.iter() {
+        if settings(arm)? == settled {
+            return Ok(arm.clone());
+        }
+    }
+    arms.push(wanted.clone());
+    Ok(wanted)
+}
+
+/// An arm's name, and its settings with the defaults filled in.
+fn settings(arm: &Arm) -> Result<(&str, BTreeMap<String, String>)> {
+    let (Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice)) = arm;
+    let declared = match arm {
+        Arm::Method(_) => prefetch::params(methods::named(&choice.name)?, &choice.given())?,
+        Arm::Peer(_) => (peer::named(&choice.name)?.params)(),
+        Arm::Procedure(_) => Vec::new(),
+    };
+    let mut settings: BTreeMap<String, String> =
+        declared.into_iter().map(|param| (param.name.to_owned(), param.default)).collect();
+    settings.extend(choice.given.clone());
+    Ok((&choice.name, settings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_arm_that_is_there_joins_once_however_it_is_typed() {
+        let mut arms = usual(Direction::Read, 32);
+        let all = arms.len();
+
+        for (typed, found) in [
+            ("mmap", "mmap advice=normal"),
+            ("mmap:advice=random", "mmap advice=random"),
+            ("uring", "uring depth=32 direct=on"),
+            ("pread", "pread"),
+        ] {
+            assert_eq!(join(&mut arms, arm(typed, 32).unwrap()).unwrap().to_string(), found);
+        }
+        assert_eq!(arms.len(), all);
+    }
+
+    #[test]
+    fn an_arm_that_is_not_there_joins_as_the_last() {
+        let mut arms = usual(Direction::Read, 32);
+
+        join(&mut arms, arm("uring", 1).unwrap()).unwrap();
+
+        assert_eq!(arms.last().unwrap().to_string(), "uring depth=1");
+    }
+
+    /// Arms of the registry with their own parameters set to what their defaults are, so that each is legal.
+    fn any_arm() -> impl Strategy<Value = Arm> {
+        let all: Vec<(&str, Vec<(String, String)>)> = methods::all()
+            .map(|method| {
+                let params = (method.params)();
+                (method.name, params.into_iter().map(|param| (param.name.to_owned(), param.default)).collect())
+            })
+            .collect();
+        prop::sample::select(all).prop_flat_map(|(name, params)| {
+            let kept = prop::sample::subsequence(params.clone(), 0..=params.len());
+            kept.prop_map(move |given| {
+                Arm::Method(Choice { name: name.to_owned(), given: given.into_iter().collect() })
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_an_arm_or_an_error(text in "\\PC*|(mmap|uring|fio|pool):?([a-z]{1,8}=[a-z0-9=,]{0,6},?){0,4}", depth: u32) {
+            let _ = arm(&text, depth);
+        }
+
+        #[test]
+        fn an_arm_as_the_command_line_prints_it_reads_back(wanted in any_arm()) {
+            let found = arm(&crate::report::conditions::typed(&wanted), 32).unwrap();
+
+            prop_assert_eq!(settings(&found).unwrap().0, settings(&wanted).unwrap().0);
+            let (found, wanted) = (settings(&found).unwrap().1, settings(&wanted).unwrap().1);
+            prop_assert!(wanted.iter().all(|(key, value)| key == "depth" || found.get(key) == Some(value)), "{found:?}");
+        }
+    }
 }

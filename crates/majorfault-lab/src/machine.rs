@@ -1,7 +1,8 @@
 //! The machine as far as it decides about files: kernel, processor, device, page cache, limits.
 
-use crate::record::Machine;
+use crate::record::{self, Machine};
 use crate::scratch;
+use majorfault::proc::{self, block, mounts};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -11,10 +12,9 @@ pub fn look(files: &[PathBuf]) -> Machine {
     let name = rustix::system::uname();
     let cpuinfo = text("/proc/cpuinfo");
     let device = files.first().and_then(|file| device(file));
-    let queue = |file: &str| device.as_ref().and_then(|device| fs::read_to_string(device.queue.join(file)).ok());
-    let number = |file: &str| queue(file).and_then(|text| text.trim().parse::<u64>().ok());
+    let number = |setting: &str| block::queue(device.as_ref()?.number, setting);
     let meminfo = text("/proc/meminfo");
-    let kib = |key: &str| meminfo_kib(&meminfo, key) << 10;
+    let kib = |key: &str| proc::number(&meminfo, key).unwrap_or(0) << 10;
     Machine {
         kernel: name.release().to_string_lossy().into_owned(),
         architecture: name.machine().to_string_lossy().into_owned(),
@@ -23,35 +23,35 @@ pub fn look(files: &[PathBuf]) -> Machine {
         memory_bytes: kib("MemTotal"),
         filesystem: files.first().map(|file| filesystem(file)).unwrap_or_default(),
         device: device.as_ref().map(|device| device.name.clone()).unwrap_or_default(),
-        read_ahead_kb: number("read_ahead_kb"),
+        read_ahead_kb: device.as_ref().and_then(|device| block::read_ahead_kb(device.number)),
         max_sectors_kb: number("max_sectors_kb"),
         rotational: number("rotational").map(|flag| flag != 0),
-        thp: chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")).to_owned(),
+        thp: proc::chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")).unwrap_or("absent").to_owned(),
         lru: lru(&text("/sys/kernel/mm/lru_gen/enabled")).to_owned(),
         cgroup: cgroup(),
         hypervisor: hypervisor(&cpuinfo),
         in_memory: in_memory(files),
-        swap_bytes: [kib("SwapTotal") - kib("SwapFree"), kib("SwapTotal")],
+        swap_bytes: [kib("SwapTotal").saturating_sub(kib("SwapFree")), kib("SwapTotal")],
         remarks: remarks(),
     }
 }
 
 /// Memory that can be had without swapping (MemAvailable).
 pub fn available_memory() -> majorfault::Bytes {
-    majorfault::Bytes(meminfo_kib(&text("/proc/meminfo"), "MemAvailable") << 10)
+    majorfault::Bytes(proc::number(&text("/proc/meminfo"), "MemAvailable").unwrap_or(0) << 10)
 }
 
 fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The block device under a file, and the directory of its queue.
+/// The block device under a file.
 struct Device {
     name: String,
-    queue: PathBuf,
+    number: (u32, u32),
 }
 
-/// By the file's device number; a partition's queue is its disk's.
+/// By the file's device number.
 fn device(file: &Path) -> Option<Device> {
     let meta = fs::metadata(file).ok()?;
     // A block device is itself what is read.
@@ -59,8 +59,7 @@ fn device(file: &Path) -> Option<Device> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let dir = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let name = dir.file_name()?.to_string_lossy().into_owned();
-    let queue = [dir.join("queue"), dir.parent()?.join("queue")].into_iter().find(|queue| queue.exists())?;
-    Some(Device { name, queue })
+    Some(Device { name, number: (major, minor) })
 }
 
 /// Why what the files lie on is memory, or is kept in memory below the file system.
@@ -97,15 +96,8 @@ fn filesystem(file: &Path) -> String {
     if meta.rdev() != 0 {
         return "block device".to_owned();
     }
-    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
-    mounted(&text("/proc/self/mountinfo"), &format!("{major}:{minor}")).unwrap_or("unknown").to_owned()
-}
-
-fn mounted<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
-    mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        (left.split(' ').nth(2)? == number).then(|| right.split(' ').next())?
-    })
+    let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    mounts::of_device(&text("/proc/self/mountinfo"), device).map_or_else(|| "unknown".to_owned(), |mount| mount.kind)
 }
 
 /// The value of the first line `key : value`.
@@ -114,15 +106,6 @@ fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
         let (name, value) = line.split_once(':')?;
         (name.trim() == key).then(|| value.trim())
     })
-}
-
-fn meminfo_kib(meminfo: &str, key: &str) -> u64 {
-    field(meminfo, key).and_then(|value| value.split(' ').next()?.parse().ok()).unwrap_or(0)
-}
-
-/// The word in brackets of `always [madvise] never`.
-fn chosen(text: &str) -> &str {
-    text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("absent", |(word, _)| word)
 }
 
 /// Bit 0 of lru_gen/enabled is the multi-generational LRU's main switch.
@@ -142,7 +125,8 @@ fn cgroup() -> String {
 fn hypervisor(cpuinfo: &str) -> String {
     let has_flag = field(cpuinfo, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor"));
     let named = ["/sys/hypervisor/type", "/sys/class/dmi/id/sys_vendor"].map(text);
-    let named = named.iter().map(|name| name.trim()).find(|name| !name.is_empty()).unwrap_or("unnamed");
+    let named =
+        named.iter().map(|name| name.trim()).find(|name| !name.is_empty()).unwrap_or(record::UNNAMED_HYPERVISOR);
     if has_flag { named.to_owned() } else { String::new() }
 }
 
@@ -189,28 +173,13 @@ fn remarks() -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_setting_in_force_is_the_word_in_brackets() {
-        assert_eq!(chosen("always [madvise] never\n"), "madvise");
-        assert_eq!(chosen(""), "absent");
-    }
+    use proptest::prelude::*;
 
     #[test]
     fn mglru_is_told_by_its_main_switch() {
         assert_eq!(lru("0x0007\n"), "mglru");
         assert_eq!(lru("0x0000\n"), "classic");
         assert_eq!(lru(""), "classic");
-    }
-
-    #[test]
-    fn a_file_system_is_found_by_its_device_number() {
-        let mounts =
-            "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n30 22 0:26 / /dev/shm rw - tmpfs tmpfs rw\n";
-
-        assert_eq!(mounted(mounts, "254:0"), Some("ext4"));
-        assert_eq!(mounted(mounts, "0:26"), Some("tmpfs"));
-        assert_eq!(mounted(mounts, "1:1"), None);
     }
 
     /// A /sys/block with one device and its files.
@@ -255,5 +224,12 @@ mod tests {
 
         assert!(!machine.kernel.is_empty() && machine.memory_bytes > 0 && machine.cpus > 0);
         assert!(!machine.filesystem.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_without_panic(text in "\\PC*|([a-z ]{1,8}\t*: ?[a-z0-9 ]{0,12}\n){0,8}") {
+            let _ = (lru(&text), field(&text, "flags"), hypervisor(&text));
+        }
     }
 }

@@ -25,10 +25,9 @@ const HEAD: u64 = 64 << 10;
 const MOST_LINKS: usize = 40;
 
 /// The option that lets an output replace any file.
-#[derive(clap::Args, Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Force {
-    /// Let outputs replace files that majorfault did not write
-    #[arg(long, help_heading = "Output")]
+    /// Whether it was given.
     pub force: bool,
 }
 

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// The version of this format; raised when a reader of the old one would misread the new one.
 pub const FORMAT: u32 = 2;
 
+/// What stands for a hypervisor that does not give its name.
+pub const UNNAMED_HYPERVISOR: &str = "unnamed";
+
 /// One run of one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -59,6 +62,9 @@ pub struct Record {
     /// Which cell of which experiment it is, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
+    /// The arm that its session's user has now, where they named it (`--baseline`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<Arm>,
 }
 
 /// The place of a run in an experiment.
@@ -126,7 +132,7 @@ pub struct Machine {
     pub lru: String,
     /// `v1`, `v2` or `none`: the interface of the memory cgroup.
     pub cgroup: String,
-    /// The hypervisor's name, empty on bare metal.
+    /// The hypervisor's name, empty on bare metal; [`UNNAMED_HYPERVISOR`] where it gives none.
     pub hypervisor: String,
     /// Bytes of swap in use and in all.
     pub swap_bytes: [u64; 2],

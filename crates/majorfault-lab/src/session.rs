@@ -208,6 +208,7 @@ mod tests {
     use crate::record::{Finding, Gate, MissingFacility};
     use crate::report::synthetic::Run;
     use flate2::{Compression, write::GzEncoder};
+    use proptest::prelude::*;
     use std::fs;
     use std::io::Write;
 
@@ -337,5 +338,33 @@ mod tests {
         let error = load(&[path]).unwrap_err().to_string();
 
         assert!(error.contains("read records") && error.contains("a.jsonl.gz"), "{error}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn any_line_is_a_record_or_an_error(line in "\\PC*") {
+            let _ = parse(Path::new("a"), 1, &line);
+        }
+
+        /// The bytes of a real record with one of them changed: what a disk or an editor does.
+        #[test]
+        fn a_damaged_record_is_a_record_or_an_error(at in 0usize..4096, byte in 0u8..128) {
+            let mut line = serde_json::to_vec(&Run::of("mmap advice=random").counter("minor_faults", 5).record()).unwrap();
+            let at = at % line.len();
+            line[at] = byte;
+
+            let _ = parse(Path::new("a"), 1, &String::from_utf8_lossy(&line));
+        }
+
+        #[test]
+        fn a_record_that_is_written_reads_back(accesses: u64, counted: u64, words in "\\PC{0,40}", repetition: u32) {
+            let run = Run::of("mmap advice=random").accesses(accesses).counter("minor_faults", counted);
+            let record = run.spoiled(&words).repetition(repetition).record();
+
+            let back = parse(Path::new("a"), 1, &serde_json::to_string(&record).unwrap()).unwrap();
+
+            prop_assert_eq!(back, record);
+        }
     }
 }

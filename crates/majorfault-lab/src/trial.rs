@@ -199,3 +199,26 @@ impl std::str::FromStr for CacheState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_state() -> impl Strategy<Value = CacheState> {
+        use CacheState::*;
+        prop_oneof![Just(Cold), Just(Warm), Just(WarmPages), Just(AsFound), (0.0f64..=1.0).prop_map(Hot)]
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_cache_state_or_an_error(text in "\\PC*|(cold|warm|hot|asis)?:?[0-9a-z.e-]{0,8}") {
+            let _ = text.parse::<CacheState>();
+        }
+
+        #[test]
+        fn a_cache_state_that_is_printed_reads_back(state in any_state()) {
+            prop_assert_eq!(state.to_string().parse(), Ok(state));
+        }
+    }
+}

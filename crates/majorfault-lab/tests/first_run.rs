@@ -46,7 +46,7 @@ fn a_comparison_without_any_word_shows_answers_records_gates_and_a_page() {
     assert_each_ran(&records, 6, &["null", "mmap", "pread", "direct", "uring"]);
     let page = world.text("page.html");
     assert!(page.starts_with("<!doctype html>") && page.contains("<svg") && page.trim_end().ends_with("</html>"));
-    assert!(said.output.contains("Verdict"), "{}", said.output);
+    assert!(said.output.contains("Measured on"), "{}", said.output);
     assert_eq!(world.leftovers(), Vec::<String>::new());
 }
 

@@ -203,6 +203,22 @@ fn unsafe_code_stays_below_sys_and_where_promises_are() {
     assert_eq!(found, listed);
 }
 
+/// Whether a source text takes anything of clap's.
+fn uses_clap(text: &str) -> bool {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|word| word == "clap")
+}
+
+#[test]
+fn the_command_line_is_read_in_command_alone() {
+    let tree = lab();
+    let text = |file: &Path| fs::read_to_string(crates().join("majorfault-lab/src").join(file)).unwrap();
+    let outside = tree.files.iter().filter(|file| file.room() != "command" && uses_clap(&text(&file.path)));
+    let wrong: Vec<String> = outside.map(|file| file.path.display().to_string()).collect();
+
+    assert!(wrong.is_empty(), "{} use clap", wrong.join(", "));
+}
+
 #[test]
 fn the_library_stays_small() {
     let manifest = fs::read_to_string(crates().join("majorfault/Cargo.toml")).unwrap();
@@ -340,6 +356,16 @@ mod planted {
             assert_eq!(told(path, text), Vec::<String>::new(), "{text}");
         }
         assert_eq!(told("doctor/other.rs", ""), ["doctor/other.rs is on no floor"]);
+    }
+
+    #[test]
+    fn clap_is_found_however_it_is_written() {
+        for text in ["use clap::Args;", "#[derive(clap::ValueEnum)]", "use clap as c;", "pub use {clap, libc};"] {
+            assert!(uses_clap(text), "{text}");
+        }
+        for text in ["// clap::Args", "//! clap", "let clapped = 1;", "use overclap::Args;"] {
+            assert!(!uses_clap(text), "{text}");
+        }
     }
 
     const REGISTRY: Registry = Registry { kind: "Tool", files: &["tools/mod.rs", "all.rs"] };

@@ -1,6 +1,7 @@
 //! Memory that read-ahead may fill: of the machine, or of the cgroup where that allows less.
 
 use crate::proc;
+use crate::proc::cgroup::{self, Version};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,48 +41,23 @@ fn free(limit: u64, used: u64, cache: u64) -> u64 {
 
 /// Our cgroup and those above it.
 fn groups() -> Vec<Group> {
-    let own = read("/proc/self/cgroup").unwrap_or_default();
-    own.lines().filter_map(|line| parts(line)).flat_map(|(version, path)| up(version, path)).collect()
+    let text = |path| read(path).unwrap_or_default();
+    let members = cgroup::of_controller("memory", &text("/proc/self/cgroup"), &text("/proc/self/mountinfo"));
+    members.iter().flat_map(|member| member.upwards().into_iter().map(|dir| group(member.version, dir))).collect()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
-
-/// Version and path from a line of /proc/self/cgroup, where it has to do with memory.
-fn parts(line: &str) -> Option<(Version, &str)> {
-    let mut parts = line.splitn(3, ':');
-    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    match controllers {
-        "" => Some((Version::Two, path)),
-        list if list.split(',').any(|name| name == "memory") => Some((Version::One, path)),
-        _ => None,
-    }
-}
-
-fn up(version: Version, path: &str) -> Vec<Group> {
-    let root = match version {
-        Version::One => "/sys/fs/cgroup/memory",
-        Version::Two => "/sys/fs/cgroup",
-    };
-    let inside = Path::new(path.trim_start_matches('/'));
-    let group = |inside: &Path| {
-        let dir = Path::new(root).join(inside);
-        match version {
-            Version::One => Group {
-                dir,
-                limit: "memory.limit_in_bytes",
-                used: "memory.usage_in_bytes",
-                cache: ["total_inactive_file", "total_active_file"],
-            },
-            Version::Two => {
-                Group { dir, limit: "memory.max", used: "memory.current", cache: ["inactive_file", "active_file"] }
-            }
+fn group(version: Version, dir: PathBuf) -> Group {
+    match version {
+        Version::V1 => Group {
+            dir,
+            limit: "memory.limit_in_bytes",
+            used: "memory.usage_in_bytes",
+            cache: ["total_inactive_file", "total_active_file"],
+        },
+        Version::V2 => {
+            Group { dir, limit: "memory.max", used: "memory.current", cache: ["inactive_file", "active_file"] }
         }
-    };
-    inside.ancestors().map(group).collect()
+    }
 }
 
 #[cfg(test)]
@@ -92,13 +68,6 @@ mod tests {
     fn page_cache_of_the_group_gives_way() {
         assert_eq!(free(100, 90, 60), 70);
         assert_eq!(free(100, 130, 10), 0);
-    }
-
-    #[test]
-    fn lines_of_both_versions_are_understood() {
-        assert_eq!(parts("0::/user.slice/a:b"), Some((Version::Two, "/user.slice/a:b")));
-        assert_eq!(parts("4:cpu,memory:/docker"), Some((Version::One, "/docker")));
-        assert_eq!(parts("3:cpuset:/docker"), None);
     }
 
     #[test]

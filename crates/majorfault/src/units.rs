@@ -86,6 +86,27 @@ pub fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// Between groups of three digits: a space at which no line breaks.
+const GROUP: char = '\u{a0}';
+
+/// `value` as a person reads it: three digits below a thousand, whole numbers in groups above: `0.123`, `12.3`, `1 432`.
+///
+/// A thousand million and more, and what is not finite, in powers of ten.
+pub fn grouped(value: f64) -> String {
+    if value.abs() < 999.5 {
+        return three_digits(value);
+    }
+    if !value.is_finite() || value.abs() >= 1e9 {
+        return format!("{value:.2e}");
+    }
+    let whole = format!("{value:.0}");
+    let (sign, digits) = whole.split_at(usize::from(value < 0.0));
+    let ends_group = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    let spaced =
+        digits.char_indices().flat_map(|(at, digit)| ends_group(at).then_some(GROUP).into_iter().chain([digit]));
+    sign.chars().chain(spaced).collect()
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exact = BYTE_STEPS.iter().find(|(_, step)| self.0 != 0 && self.0 % *step == 0);
@@ -149,6 +170,7 @@ impl FromStr for Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn sizes_are_read_as_fio_reads_them() {
@@ -179,10 +201,52 @@ mod tests {
     }
 
     #[test]
+    fn thousands_stand_in_groups_that_no_line_break_tears() {
+        for (value, text) in [
+            (0.1234, "0.123"),
+            (999.4, "999"),
+            (999.6, "1\u{a0}000"),
+            (1_432.0, "1\u{a0}432"),
+            (-14_320.4, "-14\u{a0}320"),
+            (321_785.0, "321\u{a0}785"),
+            (1_234_567.0, "1\u{a0}234\u{a0}567"),
+            (12_345_678_900.0, "1.23e10"),
+        ] {
+            assert_eq!(grouped(value), text, "{value}");
+        }
+    }
+
+    #[test]
     fn people_read_three_digits() {
         assert_eq!(Bytes(1_572_864).rounded(), "1.50 MiB");
         assert_eq!(Nanos(1_234_567).to_string(), "1.23ms");
         assert_eq!(Nanos::secs(10).to_string(), "10s");
         assert_eq!(Nanos::millis(250).to_string(), "250ms");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_quantity_or_an_error(text in "\\PC*|-?[0-9]{0,22}(\\.[0-9]{0,5})?(e[0-9]{1,3})? ?[kKmMgGtTpunsiBh]{0,4}") {
+            let _ = (text.parse::<Bytes>(), text.parse::<Nanos>());
+        }
+
+        #[test]
+        fn any_size_that_is_printed_reads_back(bytes: u64) {
+            prop_assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        }
+
+        #[test]
+        fn any_time_that_is_printed_reads_back_in_three_digits(ns in 0u64..1 << 62) {
+            let back: Nanos = Nanos(ns).to_string().parse().unwrap();
+
+            prop_assert!(back.0.abs_diff(ns) <= ns / 150, "{ns} is {}", Nanos(ns));
+        }
+
+        #[test]
+        fn a_number_in_groups_holds_its_digits(value in -1e9f64..1e9) {
+            let plain: String = grouped(value).chars().filter(|c| *c != GROUP).collect();
+
+            prop_assert!((plain.parse::<f64>().unwrap() - value).abs() <= (value.abs() / 150.0).max(0.001), "{plain}");
+        }
     }
 }

@@ -5,7 +5,7 @@ mod on_pool;
 use majorfault::Bytes;
 use majorfault::pool::PooledFile;
 use on_pool::OnPool;
-use redb::{Database, MultimapTableDefinition, ReadableTable, TableDefinition};
+use redb::{Database, MultimapTableDefinition, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use crate::report;
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session::{self, Comparison, interleave};
-use crate::trial::{CacheState, Data, Direction, Trial};
+use crate::trial::{Arm, CacheState, Data, Direction, Trial};
 use majorfault::{Bytes, Error, Layout, Result, Target};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -112,9 +112,9 @@ pub fn run(mut args: Args) -> Result<Exit> {
     }
     place::clean_stale();
     let bars = Bars::new(args.quiet);
-    let comparison_without_data = (options.arms()?, options.workload()?, options.limits()?);
+    let (mut arms, workload, limits) = (options.arms()?, options.workload()?, options.limits()?);
+    let baseline = options.baseline(&mut arms)?;
     let source = source(&args, &stop, &bars)?;
-    let (arms, workload, limits) = comparison_without_data;
     let mut machine = machine::look(&source.data.files);
     let mut trial = Trial {
         data: source.data.clone(),
@@ -135,7 +135,7 @@ pub fn run(mut args: Args) -> Result<Exit> {
     check_trial(&trial)?;
     let session = run::Session { name, machine, stop: &stop };
     let comparison = Comparison { trial, arms, repetitions: options.runs };
-    let records = measure(&comparison, &session, &mut kept, &bars)?;
+    let records = measure(&comparison, baseline.as_ref(), &session, &mut kept, &bars)?;
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
     }
@@ -304,19 +304,21 @@ fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine
 
 fn measure(
     comparison: &Comparison,
+    baseline: Option<&Arm>,
     session: &run::Session<'_>,
     kept: &mut Records,
     bars: &Bars,
 ) -> Result<Vec<Record>> {
     let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
     let bar = bars.runs(total);
+    let with_baseline = |record: Record| Record { baseline: baseline.cloned(), ..record };
     let records = interleave(comparison, session, |record| {
         bar.inc(1);
         bar.set_message(format!("{}", record.trial.arm));
-        kept.add(record)
+        kept.add(&with_baseline(record.clone()))
     })?;
     bar.finish_and_clear();
-    Ok(records)
+    Ok(records.into_iter().map(with_baseline).collect())
 }
 
 /// Writes results as asked: on standard output and, where wanted, as a page; where the session was `stopped`, not over

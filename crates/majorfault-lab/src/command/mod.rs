@@ -15,6 +15,7 @@ mod progress;
 mod report;
 mod reproduce;
 mod trace;
+mod words;
 mod worker;
 
 use crate::jobfile;

@@ -89,6 +89,10 @@ pub struct Options {
     /// [default: all that fit]
     #[arg(long, short, value_name = "NAME", help_heading = "Conditions")]
     pub method: Vec<String>,
+    /// The method that you use now, which the best one is compared with in the first line: NAME[:key=value,...]
+    /// [default: mmap without a hint, or pread where mmap takes no part]
+    #[arg(long, value_name = "NAME", help_heading = "Conditions")]
+    pub baseline: Option<String>,
     /// A peer with its parameters, beside the methods: fio[:key=value,...], see `majorfault list peers`
     #[arg(long, value_name = "NAME", conflicts_with = "no_peer", help_heading = "Conditions")]
     pub peer: Vec<String>,
@@ -193,5 +197,13 @@ impl Options {
             return Err(Error::Invalid("--no-peer leaves nothing to compare; name a --method".to_owned()));
         }
         Ok(arms)
+    }
+
+    /// The method that the user has now, where they named it; it takes part, and joins `arms` where it was not among them.
+    ///
+    /// Errors: Invalid for an unknown name or parameter.
+    pub fn baseline(&self, arms: &mut Vec<Arm>) -> Result<Option<Arm>> {
+        let join = |text: &String| lineup::join(arms, lineup::arm(text, self.iodepth)?);
+        self.baseline.as_ref().map(join).transpose()
     }
 }

@@ -2,9 +2,12 @@
 
 use crate::command::Exit;
 use crate::command::compare::{Output, show};
+use crate::lineup;
 use crate::outputs::{Kind, Outputs};
+use crate::record::Record;
 use crate::session;
-use majorfault::Result;
+use crate::trial::Arm;
+use majorfault::{Error, Result};
 use std::path::PathBuf;
 
 /// Make the table and the page again from saved records.
@@ -13,16 +16,43 @@ pub struct Args {
     /// Files of records (JSON Lines); `-` is standard input
     #[arg(required = true)]
     records: Vec<PathBuf>,
+    /// The method that you use now, which the best one is compared with in the first line [default: as recorded]
+    #[arg(long, value_name = "NAME")]
+    baseline: Option<String>,
     #[command(flatten)]
     output: Output,
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { records, output } = args;
+    let Args { records, baseline, output } = args;
     let mut outputs = Outputs::new(output.force);
     outputs.reads("the file of records", records.iter().filter(|path| path.as_os_str() != "-"));
     let page = outputs.claim_named("--report", Kind::Page, output.report.as_deref())?;
-    show(&session::load(&records)?, &output, page.as_ref(), false)?;
+    let mut records = session::load(&records)?;
+    if let Some(text) = &baseline {
+        name_baseline(text, &mut records)?;
+    }
+    show(&records, &output, page.as_ref(), false)?;
     Ok(Exit::Ok)
+}
+
+/// Makes each record name this arm as the one its user has.
+///
+/// Errors: Invalid where no record is of it, or for an unknown name or parameter.
+fn name_baseline(text: &str, records: &mut [Record]) -> Result<()> {
+    let mut arms: Vec<Arm> = Vec::new();
+    for record in records.iter() {
+        if !arms.contains(&record.trial.arm) {
+            arms.push(record.trial.arm.clone());
+        }
+    }
+    let there = arms.len();
+    let depth = records.first().map_or(1, |record| record.trial.iodepth);
+    let baseline = lineup::join(&mut arms, lineup::arm(text, depth)?)?;
+    if arms.len() > there {
+        return Err(Error::Invalid(format!("--baseline {text}: no record is of it; the table names those there are")));
+    }
+    records.iter_mut().for_each(|record| record.baseline = Some(baseline.clone()));
+    Ok(())
 }

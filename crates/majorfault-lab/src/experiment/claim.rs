@@ -610,7 +610,7 @@ mod tests {
         assert_eq!(words(&untold), "cannot be tested here");
         assert_eq!(words(&none_asked), "holds here");
         assert_eq!(words(&many_asked), "cannot be tested here");
-        assert!(many_asked.0.reason().contains("between 2.00 and 20000"), "{}", many_asked.0.reason());
+        assert!(many_asked.0.reason().contains("between 2.00 and 20\u{a0}000"), "{}", many_asked.0.reason());
         assert_eq!(words(&fewer), "does not hold here");
     }
 

@@ -233,9 +233,9 @@ fn missing_words(missing: &crate::record::MissingFacility) -> String {
     format!("{}: {}{remedy}", missing.what, missing.reason)
 }
 
-/// A number in three digits.
+/// A number as a person reads it.
 pub fn digits(value: f64) -> String {
-    majorfault::units::three_digits(value)
+    majorfault::units::grouped(value)
 }
 
 /// `2.67 x [2.59–2.81]`; with its coverage where that is less than a verdict needs.

@@ -10,17 +10,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// How much is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
-    /// All in about a minute: does it run, and which way does it point
+    /// All in about a minute: does it run, and which way does it point?
     Quick,
-    /// All in about 13 minutes on two processors
+    /// All in about 13 minutes on two processors.
     Standard,
-    /// The published sizes
+    /// The published sizes.
     Full,
 }
 
 impl Scale {
+    /// Every scale, the quickest first.
+    pub const ALL: &[Scale] = &[Scale::Quick, Scale::Standard, Scale::Full];
+
     /// Its name in records.
     pub fn name(self) -> &'static str {
         match self {

@@ -244,7 +244,7 @@ fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
         record.notes.push(format!("fio says: {complaints}"));
     }
     let side = if record.trial.direction == Direction::Write { &job.write } else { &job.read };
-    let wall_ns = side.runtime * 1_000_000;
+    let wall_ns = side.runtime.saturating_mul(1_000_000);
     record.threads = vec![ThreadRun { accesses: side.total_ios, bytes: side.io_bytes, wall_ns }];
     // Its start and its calibration of the clock are before its own clock; the counters have them.
     record.phases = vec![Phase {
@@ -269,6 +269,7 @@ fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
 mod tests {
     use super::*;
     use crate::report::synthetic::Run;
+    use proptest::prelude::*;
     use std::os::unix::process::ExitStatusExt;
 
     fn words(record: &Record, given: &[(&str, &str)]) -> Result<Vec<String>> {
@@ -345,5 +346,28 @@ mod tests {
         let error = read_back("fio: engine foo not loadable", ExitStatus::from_raw(256), &mut record).unwrap_err();
 
         assert!(error.to_string().contains("engine foo not loadable"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_result_or_an_error(text in "\\PC*|warning: x\n\\{\n[\"a-z0-9:,\\[\\]{} ]{0,80}") {
+            let _ = read_back(&text, ExitStatus::from_raw(0), &mut Run::peer("fio").record());
+        }
+
+        #[test]
+        fn what_fio_prints_reads_back(bytes: u64, accesses: u64, runtime: u64, edge: u64, count: u64, error in prop_oneof![Just(0), any::<i32>()]) {
+            let side = format!("{{\"io_bytes\": {bytes}, \"total_ios\": {accesses}, \"runtime\": {runtime}, \
+                                 \"lat_ns\": {{\"bins\": {{\"{edge}\": {count}}}}}}}");
+            let text = format!("{{\n\"jobs\": [{{\"jobname\": \"a\", \"error\": {error}, \"read\": {side}, \"write\": {side}}}]}}\n");
+            let mut record = Run::peer("fio").record();
+
+            let found = read_back(&text, ExitStatus::from_raw(0), &mut record);
+
+            prop_assert_eq!(found.is_ok(), error == 0, "{:?}", found);
+            if error == 0 {
+                prop_assert_eq!((record.accesses(), record.bytes()), (accesses, bytes));
+                prop_assert_eq!(record.latency.buckets, Buckets(vec![(edge, count)]));
+            }
+        }
     }
 }

@@ -142,7 +142,7 @@ fn missing(reason: &str, hierarchy: Option<&Hierarchy>) -> Missing {
         _ if user_manager => {
             "run as root, or under a limit of systemd's: systemd-run --user --scope -p MemoryMax=SIZE majorfault compare …"
         }
-        Some(Hierarchy { version: Version::V2, .. }) => {
+        Some(own) if own.version == Version::V2 => {
             "run as root with +memory in cgroup.subtree_control of a group above, or start the container with a limit"
         }
         _ => "run as root, or start majorfault in a container or group with a limit",
@@ -238,6 +238,7 @@ pub fn smallest_limit(trial: &Trial) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use majorfault::proc::cgroup::Member;
     use std::process::{Command, Stdio};
 
     /// A place for real, or the reason to skip the test.
@@ -331,7 +332,7 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         fs::write(mount.join("cgroup.subtree_control"), hands_down.join(" ")).unwrap();
         fs::write(own.join("cgroup.subtree_control"), "").unwrap();
-        Hierarchy { version: Version::V2, mount, own }
+        Hierarchy::from(Member { version: Version::V2, mount, own })
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use super::derive::{self, Formula};
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Trouble, words};
+use super::{ArmSummary, Group, words};
 use crate::stats::{self, Comparison, Told};
 use crate::traits::Class;
 use crate::trial::Direction;
@@ -52,15 +52,9 @@ pub fn of(group: &Group<'_>) -> Vec<Advice> {
         Standing::Judged => RULES.iter().filter_map(|rule| rule(group)).collect(),
         // Figures without a verdict decide nothing; only how to get one is known.
         Standing::RunMore => repeat(group).into_iter().collect(),
-        Standing::NotValid => group.troubles.iter().filter_map(mend).collect(),
-        Standing::Nothing => Vec::new(),
+        // What spoiled the runs stands with its remedy among the group's troubles.
+        Standing::NotValid | Standing::Nothing => Vec::new(),
     }
-}
-
-/// What to do about a condition that spoiled runs.
-fn mend(trouble: &Trouble) -> Option<Advice> {
-    let says = trouble.remedy.clone();
-    (!says.is_empty()).then(|| Advice { says, because: trouble.first.clone() })
 }
 
 fn advice(says: String, because: String) -> Option<Advice> {
@@ -89,10 +83,10 @@ fn gained(gain: &Comparison, other: &ArmSummary<'_>) -> String {
     format!("{} the throughput of {}", words::factor(&gain.ratio), other.name)
 }
 
-/// `a figure against another`, where both are known: `1.02 against 0.00 page faults an access`.
+/// Both figures, where both are known: `page faults an access: 1.02 instead of 0.00`.
 fn figures(formula: &Formula, what: &str, one: &ArmSummary<'_>, other: &ArmSummary<'_>) -> Option<String> {
     let (one, other) = (one.median(formula)?, other.median(formula)?);
-    Some(format!("{} against {} {what}", (formula.number)(one), (formula.number)(other)))
+    Some(format!("{what}: {} instead of {}", (formula.number)(one), (formula.number)(other)))
 }
 
 /// `because`, and the counters behind it.
@@ -141,7 +135,7 @@ fn leave_mmap(group: &Group<'_>) -> Option<Advice> {
     }
     let what = if group.trial.direction == Direction::Write { "write" } else { "read" };
     let counted = [
-        figures(&derive::CPU, "of processor time an access", best, mmap),
+        figures(&derive::CPU, "processor time an access", best, mmap),
         figures(&derive::FAULTS, "page faults an access", best, mmap),
         fit(group),
     ];
@@ -154,7 +148,8 @@ fn set_the_hint(group: &Group<'_>) -> Option<Advice> {
     let hinted = best_of(group, is_mmap)?;
     let lead = gain(hinted, plain).filter(|lead| lead.ratio.median >= WORTH)?;
     let hint = hinted.name.strip_prefix("mmap ").unwrap_or(&hinted.name);
-    let counted = [figures(&derive::READ_AMPLIFICATION, "device bytes per byte wanted", hinted, plain)];
+    let counted =
+        [figures(&derive::READ_AMPLIFICATION, "bytes read from the device for each byte asked for", hinted, plain)];
     advice(format!("where you keep mmap, set {hint}"), with_figures(gained(&lead, plain), &counted))
 }
 
@@ -174,7 +169,7 @@ fn stop_read_ahead(group: &Group<'_>) -> Option<Advice> {
         .filter(|arm| read(arm).is_some_and(|each| each <= WASTE / 2.0))
         .filter_map(|arm| Some((arm, gain(arm, waster).filter(|lead| lead.ratio.median >= WORTH)?)))
         .take(3)
-        .map(|(arm, lead)| format!("{} ({} x)", arm.name, words::ratio(lead.ratio.median)))
+        .map(|(arm, lead)| format!("{} ({})", arm.name, words::times(lead.ratio.median)))
         .collect();
     if frugal.is_empty() {
         return None;
@@ -182,7 +177,7 @@ fn stop_read_ahead(group: &Group<'_>) -> Option<Advice> {
     let window = group.machine.read_ahead_kb.map(|kb| format!(", with read_ahead_kb={kb}")).unwrap_or_default();
     advice(
         format!("keep read-ahead away from this order of accesses: {}", words::list(&frugal)),
-        format!("{} read {} bytes from the device per byte wanted{window}", waster.name, words::ratio(read(waster)?)),
+        format!("{} read {} the bytes asked for from the device{window}", waster.name, words::times(read(waster)?)),
     )
 }
 
@@ -219,7 +214,8 @@ fn bypass_or_keep_the_cache(group: &Group<'_>) -> Option<Advice> {
     let explicit = |arm: &ArmSummary<'_>, direct: bool| !is_mmap(arm) && arm.is_direct() == direct;
     let (direct, buffered) = (best_of(group, |arm| explicit(arm, true))?, best_of(group, |arm| explicit(arm, false))?);
     let says = |lead: Comparison, words: &str, one: &ArmSummary<'_>, other: &ArmSummary<'_>| {
-        let counted = figures(&derive::READ_AMPLIFICATION, "device bytes per byte wanted", one, other);
+        let counted =
+            figures(&derive::READ_AMPLIFICATION, "bytes read from the device for each byte asked for", one, other);
         let because = with_figures(gained(&lead, other), &[counted]);
         (lead.ratio.median >= WORTH).then(|| Advice { says: format!("{words}: {}", one.name), because })
     };
@@ -320,7 +316,7 @@ mod tests {
 
         let waste = found.iter().find(|says| says.starts_with("keep read-ahead away")).unwrap();
         assert!(waste.contains("direct (20.0 x) and mmap advice=random (10.0 x)"), "{waste}");
-        assert!(waste.contains("mmap advice=normal read 64.0 bytes"), "{waste}");
+        assert!(waste.contains("mmap advice=normal read 64.0 x the bytes asked for"), "{waste}");
         assert!(
             found.iter().any(|says| says.starts_with("where you keep mmap, set advice=random | 10.0 x")),
             "{found:?}"

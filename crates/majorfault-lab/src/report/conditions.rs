@@ -1,6 +1,7 @@
 //! The conditions under which a group was measured, as pairs of a name and its value, for tables of any form.
 
 use super::{Group, words};
+use crate::record;
 use crate::trial::{Arm, Direction, Trial};
 use majorfault::{Bytes, Nanos};
 
@@ -8,8 +9,11 @@ use majorfault::{Bytes, Nanos};
 pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
     let machine = group.machine;
     let known = |value: Option<u64>| value.map_or_else(|| words::UNKNOWN.to_owned(), |value| value.to_string());
-    let guest =
-        if machine.hypervisor.is_empty() { String::new() } else { format!(", guest of {}", machine.hypervisor) };
+    let guest = match machine.hypervisor.as_str() {
+        "" => String::new(),
+        record::UNNAMED_HYPERVISOR => ", a virtual machine".to_owned(),
+        name => format!(", a virtual machine on {name}"),
+    };
     let disk = match machine.rotational {
         Some(true) => ", rotating",
         Some(false) => ", not rotating",
@@ -95,7 +99,7 @@ pub fn command(group: &Group<'_>) -> String {
 }
 
 /// An arm as the command line reads it: `mmap:advice=random`.
-fn typed(arm: &Arm) -> String {
+pub(crate) fn typed(arm: &Arm) -> String {
     let (Arm::Method(choice) | Arm::Peer(choice) | Arm::Procedure(choice)) = arm;
     let given: Vec<String> = choice.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let colon = if given.is_empty() { "" } else { ":" };

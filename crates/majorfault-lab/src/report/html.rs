@@ -43,7 +43,9 @@ fn group(group: &Group<'_>) -> Result<Value> {
     Ok(context! {
         session => group.session,
         title => title(group),
-        verdict => group.verdict.sentence,
+        answer => group.verdict.answer.says,
+        rank => group.verdict.answer.rank,
+        basis => group.verdict.answer.basis,
         troubles => sentences(&group.troubles, group.runs()),
         noted => sentences(&group.noted, group.runs()),
         evidence => group.verdict.evidence,

@@ -49,6 +49,8 @@ fn verdict(group: &Group<'_>) -> Value {
         "tied": verdict.tied,
         "runner_up": verdict.runner_up.as_ref().map(|(name, lead)| json!({ "arm": name, "lead": comparison(lead) })),
         "sentence": verdict.sentence,
+        "answer": verdict.answer.says,
+        "baseline": verdict.answer.baseline.as_ref().map(|(name, lead)| json!({ "arm": name, "lead": lead.as_ref().map(comparison) })),
         "evidence": verdict.evidence,
     })
 }

@@ -73,13 +73,12 @@ pub fn count(entries: &[Entry]) -> BTreeMap<Kind, BTreeMap<&'static str, usize>>
     counts
 }
 
-/// Prints the ledger for a terminal: first what it comes to and on what, then the rows.
+/// Prints the ledger for a terminal: what it comes to, the rows, and what they rest on.
 ///
 /// Errors: those of `out`.
 pub fn print(entries: &[Entry], records: &[Record], out: &mut impl Write) -> io::Result<()> {
-    for line in Head::of(entries, records).lines() {
-        writeln!(out, "{}", wrapped(&line))?;
-    }
+    let head = Head::of(entries, records);
+    paragraphs(&head.answer(), out)?;
     writeln!(out)?;
     for (experiment, rows) in by_experiment(entries) {
         writeln!(out, "{}  {}", experiment.id, experiment.title)?;
@@ -96,7 +95,11 @@ pub fn print(entries: &[Entry], records: &[Record], out: &mut impl Write) -> io:
         write_table(&mut table, &[17, 28, 17, 38], out)?;
         writeln!(out)?;
     }
-    Ok(())
+    paragraphs(&head.basis(), out)
+}
+
+fn paragraphs(lines: &[String], out: &mut impl Write) -> io::Result<()> {
+    lines.iter().try_for_each(|line| writeln!(out, "{}", wrapped(line)))
 }
 
 fn here(entry: &Entry) -> Vec<String> {
@@ -290,15 +293,17 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lines_say_what_it_comes_to_and_on_what() {
+    fn the_first_lines_say_what_it_comes_to_and_the_last_on_what() {
         let text = printed(&records(), &["S0.faster".to_owned(), "S0.rule".to_owned(), "S1.silent".to_owned()]);
 
-        let first: Vec<&str> = text.lines().take(11).collect();
+        let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
-            first,
+            lines[..2],
+            ["published claims: undecided, run more 1", "facts about us: undecided, run more 1; built 1"]
+        );
+        assert_eq!(
+            lines[lines.len() - 10..],
             [
-                "published claims: undecided, run more 1",
-                "facts about us: built 1; undecided, run more 1",
                 "session A: 12 runs, 0 refused, scale standard, majorfault 0.1.0 (abc1234) (S0)",
                 "session B: 13 runs, 1 refused, scale standard, majorfault 0.1.0 (abc1234), majorfault 0.1.0 (commit",
                 "  not recorded), paused for 60 min (S0)",
@@ -308,6 +313,7 @@ mod tests {
                 "  of 1",
                 "the records were made by different commits",
                 "machine: 2 x Made-up 9000, 8.00 GiB memory, Linux 6.18.0, ext4 on vda, read_ahead_kb 8192",
+                "condition: refused: 1 x cold (600 MiB were cached)",
             ]
         );
     }

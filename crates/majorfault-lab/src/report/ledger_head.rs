@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Seconds without a run from which on a session is said to have paused.
 const PAUSE_S: u64 = 600;
 
+/// Verdicts in the order in which a reader asks for them.
+const ORDER: [&str; 3] = ["holds here", "does not hold here", "undecided, run more"];
+
 /// The first lines of a ledger.
 pub struct Head {
     /// Each kind of rows with its verdicts.
@@ -48,8 +51,17 @@ impl Head {
 
     /// All of it, a sentence each.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.counts.iter().map(|(kind, verdicts)| counted(*kind, verdicts)).collect();
-        lines.extend(self.sessions_lines());
+        [self.answer(), self.basis()].concat()
+    }
+
+    /// What it comes to: how many rows of each kind have which verdict.
+    pub fn answer(&self) -> Vec<String> {
+        self.counts.iter().map(|(kind, verdicts)| counted(*kind, verdicts)).collect()
+    }
+
+    /// On what it rests: sessions, machines, conditions.
+    pub fn basis(&self) -> Vec<String> {
+        let mut lines = self.sessions_lines();
         lines.extend(self.machines.iter().map(|machine| format!("machine: {machine}")));
         lines.extend(self.conditions.iter().map(|condition| format!("condition: {condition}")));
         lines
@@ -73,8 +85,12 @@ impl Head {
     }
 }
 
+/// `published claims: 7 hold here, 2 do not`: what was decided first, then what was not.
 fn counted(kind: Kind, verdicts: &BTreeMap<&'static str, usize>) -> String {
-    let parts: Vec<String> = verdicts.iter().map(|(words, count)| format!("{words} {count}")).collect();
+    let rank = |words: &str| ORDER.iter().position(|known| *known == words).unwrap_or(ORDER.len());
+    let mut sorted: Vec<_> = verdicts.iter().collect();
+    sorted.sort_by_key(|(words, _)| rank(words));
+    let parts: Vec<String> = sorted.into_iter().map(|(words, count)| format!("{words} {count}")).collect();
     format!("{}: {}", kind.words(), parts.join("; "))
 }
 

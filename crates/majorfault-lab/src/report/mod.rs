@@ -4,6 +4,7 @@
 //! [`fio_json`] hands records on in fio's shape. Nothing here runs anything.
 
 pub mod advice;
+pub mod answer;
 pub mod conditions;
 pub mod counters;
 pub mod derive;

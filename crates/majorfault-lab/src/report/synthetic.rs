@@ -214,6 +214,7 @@ fn record(trial: Trial) -> Record {
         notes: Vec::new(),
         figures: BTreeMap::new(),
         cell: None,
+        baseline: None,
     }
 }
 

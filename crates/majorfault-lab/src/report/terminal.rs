@@ -1,4 +1,5 @@
-//! The table for terminals: conditions, arms best first, phases, verdict, advice, never wider than 100 columns.
+//! The table for terminals: the answer, arms best first, then notes, reasons, advice and conditions, each once.
+//! Never wider than 100 columns.
 //!
 //! Writes colour as escape sequences; give it a writer that removes them where they are not wanted (`anstream`).
 
@@ -20,7 +21,8 @@ const NAME_WIDTH: u16 = 28;
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
-const GREEN: &str = "\x1b[32m";
+const ANSWER: &str = "\x1b[1;32m";
+const WARNING: &str = "\x1b[1;33m";
 const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
@@ -38,20 +40,30 @@ pub fn print(summary: &Summary<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_group(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    header(group, out)?;
-    writeln!(out)?;
-    if group.verdict.standing == Standing::NotValid {
-        not_valid(group, out)?;
-    }
+    answer(group, out)?;
     table(group, out)?;
     reasons(group, out)?;
     conditions_not_met(group, out)?;
-    missing(group, out)?;
     phases(group, out)?;
-    verdict(group, out)
+    why(group, out)?;
+    advice(group, out)?;
+    measured_on(group, out)
 }
 
-fn header(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// What the reader came for: which method, how many times as fast as theirs, how sure.
+fn answer(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let answer = &group.verdict.answer;
+    let style = if group.verdict.standing == Standing::Judged { ANSWER } else { WARNING };
+    wrapped(out, "", &safe(&answer.says), style)?;
+    for (says, style) in [(&answer.rank, ""), (&answer.basis, DIM)] {
+        says.iter().try_for_each(|says| wrapped(out, "", &safe(says), style))?;
+    }
+    writeln!(out)
+}
+
+/// Where and how it was measured, and what could not be counted there.
+fn measured_on(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{BOLD}Measured on{PLAIN}")?;
     let machine = conditions::machine(group);
     let workload = conditions::workload(group);
     let line = |pairs: &[(&'static str, String)], names: &[&str]| {
@@ -67,7 +79,7 @@ fn header(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     for text in lines.iter().chain(&group.machine.remarks) {
         wrapped(out, "", &safe(text), DIM)?;
     }
-    Ok(())
+    missing(group, out)
 }
 
 fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -143,12 +155,6 @@ fn mark(arm: &ArmSummary<'_>) -> &'static str {
     }
 }
 
-/// Above a table without a winner: that there is none, and why.
-fn not_valid(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    wrapped(out, "", &safe(&group.verdict.sentence), YELLOW)?;
-    writeln!(out)
-}
-
 /// One line for each arm without figures: why.
 fn reasons(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     for arm in &group.arms {
@@ -196,12 +202,16 @@ fn phases(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     found.iter().try_for_each(|says| wrapped(out, "· ", &safe(says), ""))
 }
 
-fn verdict(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n{BOLD}Verdict{PLAIN}")?;
-    wrapped(out, "", &safe(&group.verdict.sentence), GREEN)?;
-    for says in &group.verdict.evidence {
-        wrapped(out, "· ", &safe(says), "")?;
+/// What the counters say about the reason.
+fn why(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    if group.verdict.evidence.is_empty() {
+        return Ok(());
     }
+    writeln!(out, "\n{BOLD}Why{PLAIN}")?;
+    group.verdict.evidence.iter().try_for_each(|says| wrapped(out, "· ", &safe(says), ""))
+}
+
+fn advice(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     if group.advice.is_empty() {
         return Ok(());
     }
@@ -230,7 +240,9 @@ fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Resu
 
 fn lines(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
-    for word in text.split_whitespace().flat_map(|word| pieces(word, room)) {
+    // Only where a line may break: a number's groups of digits stay together.
+    let words = text.split([' ', '\t', '\n']).filter(|word| !word.is_empty());
+    for word in words.flat_map(|word| pieces(word, room)) {
         let line = lines.last_mut().expect("there is one from the start");
         if line.is_empty() {
             line.push_str(&word);
@@ -298,10 +310,11 @@ mod tests {
 
         let text = printed(&records);
 
-        let at = |name: &str| text.lines().position(|line| line.starts_with(name)).unwrap();
+        let rows = text.split_once("\nmethod").unwrap().1;
+        let at = |name: &str| rows.lines().position(|line| line.starts_with(name)).unwrap();
         assert!(at("direct") < at("pread") && at("pread") < at("null (control)"), "{text}");
-        assert!(line_of(&text, "direct").contains("30.0 k/s              1.00"), "{text}");
-        assert!(line_of(&text, "pread").contains("0.30 [0.30–0.30]"), "{text}");
+        assert!(line_of(rows, "direct").contains("30.0 k/s              1.00"), "{text}");
+        assert!(line_of(rows, "pread").contains("0.30 [0.30–0.30]"), "{text}");
     }
 
     #[test]
@@ -319,7 +332,10 @@ mod tests {
         );
         assert!(text.contains("! uring: not here: io_uring: refused; allow io_uring_setup in the seccomp profile"));
         assert!(text.contains("! not valid: cold, 1 of 3 runs (pread): 600 MiB of 1.00 GiB were cached"));
-        assert!(text.starts_with("machine") && text.contains("\nNOT VALID: cold in 1 of 3 runs; no winner is named\n"));
+        assert!(text.starts_with("NOT VALID: cold in 1 of 3 runs; no winner is named\n"), "{text}");
+        assert_eq!(text.matches("NOT VALID").count(), 1, "{text}");
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(flat.matches("end the programs that use the file").count(), 1, "{text}");
     }
 
     #[test]
@@ -327,7 +343,7 @@ mod tests {
         let text = printed(&crate::report::synthetic::story());
 
         let parts =
-            ["machine ", "method ", "uring depth=32", "! mmap advice=willneed", "On the timeline", "Verdict", "Advice"];
+            ["is fastest here", "method ", "! mmap advice=willneed", "On the timeline", "Why", "Advice", "Measured on"];
         let places: Vec<usize> =
             parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}"))).collect();
         assert!(places.is_sorted(), "{text}");
@@ -337,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_conditions_stand_above_the_table() {
+    fn the_conditions_stand_below_the_table() {
         let text = printed(&repeated_by(&Run::of("pread").memory(256 << 20), 1_000, 6));
 
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");

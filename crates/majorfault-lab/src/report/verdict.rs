@@ -3,6 +3,7 @@
 //! A lead counts when the paired ratios exclude 1 and exceed the smallest detectable effect; else it is a tie. Nobody wins
 //! among survivors: while a method that could lead has no valid runs, or too few, there is no winner.
 
+use super::answer::{self, Answer};
 use super::derive::{self, Formula};
 use super::{ArmSummary, Group, Role, State, words};
 use crate::stats::{self, Comparison, Told};
@@ -22,12 +23,16 @@ pub struct Verdict {
     pub best: Option<String>,
     /// Methods that cannot be told apart from it.
     pub tied: Vec<String>,
+    /// The best one's throughput against each of those.
+    pub leads_of_tied: Vec<Comparison>,
     /// The best method that is not tied, and the best's throughput against it.
     pub runner_up: Option<(String, Comparison)>,
     /// All of it in one sentence.
     pub sentence: String,
     /// What the counters say about the reason.
     pub evidence: Vec<String>,
+    /// The first lines of a report.
+    pub answer: Answer,
 }
 
 /// Whether a verdict can be given.
@@ -46,12 +51,14 @@ pub enum Standing {
 
 /// Judges a ranked group.
 pub fn of(group: &Group<'_>) -> Verdict {
-    match standing(group) {
+    let mut verdict = match standing(group) {
         Standing::Nothing => without(Standing::Nothing, nothing(group)),
         Standing::NotValid => without(Standing::NotValid, not_valid(group)),
         Standing::RunMore => without(Standing::RunMore, run_more(group)),
         Standing::Judged => judged(group),
-    }
+    };
+    verdict.answer = answer::of(group, &verdict);
+    verdict
 }
 
 fn without(standing: Standing, sentence: String) -> Verdict {
@@ -88,14 +95,16 @@ fn judged(group: &Group<'_>) -> Verdict {
     let (tied, behind): (Vec<_>, Vec<_>) = leads.into_iter().partition(|(_, lead)| lead.told() == Told::Tie);
     let runner_up = behind.into_iter().next();
     let sentence = sentence(best, &tied, runner_up.as_ref());
-    let names = tied.into_iter().map(|(name, _)| name).collect();
+    let (tied, leads_of_tied) = tied.into_iter().unzip();
     Verdict {
         standing: Standing::Judged,
         best: Some(best.name.clone()),
-        tied: names,
+        tied,
+        leads_of_tied,
         runner_up,
         sentence,
         evidence: evidence(group, best),
+        answer: Answer::default(),
     }
 }
 
@@ -121,7 +130,9 @@ fn run_more(group: &Group<'_>) -> String {
     let least = stats::LEAST;
     let need = format!("NO VERDICT YET: {runs} of each method, a verdict needs {least} (--runs {least})");
     let Some(best) = group.best() else { return need };
-    let Some(second) = group.methods().nth(1) else { return format!("{need}; {} is the only method", best.name) };
+    let baseline = answer::baseline(group).filter(|arm| arm.is_measured() && arm.name != best.name);
+    let second = baseline.or_else(|| group.methods().nth(1));
+    let Some(second) = second else { return format!("{need}; {} is the only method", best.name) };
     match best.against(second) {
         Some(lead) => {
             format!("{need}; so far {} has {} the throughput of {}", best.name, words::factor(&lead.ratio), second.name)
@@ -136,20 +147,21 @@ fn sentence(best: &ArmSummary<'_>, tied: &[(String, Comparison)], runner_up: Opt
         ([], None) => format!("{} is the only method with valid figures", best.name),
         ([], Some(lead)) => format!("{} is fastest here: {lead}", best.name),
         (tied, lead) => {
+            let leads: Vec<Comparison> = tied.iter().map(|(_, lead)| *lead).collect();
             let names: Vec<String> =
                 std::iter::once(best.name.clone()).chain(tied.iter().map(|(name, _)| name.clone())).collect();
-            let tie = format!("{} cannot be told apart here ({})", words::list(&names), unseen(tied));
+            let tie = format!("{} cannot be told apart here ({})", words::list(&names), unseen(&leads));
             lead.map_or(tie.clone(), |lead| format!("{tie}; {} has {lead}", best.name))
         }
     }
 }
 
 /// The difference that would not have been noticed: the largest among the ties, or what they differed by.
-fn unseen(tied: &[(String, Comparison)]) -> String {
+pub(super) fn unseen(tied: &[Comparison]) -> String {
     let effect = |lead: &Comparison| lead.detectable.unwrap_or(0.0).max(lead.ratio.median - 1.0);
-    let largest = tied.iter().map(|(_, lead)| effect(lead)).fold(0.0, f64::max);
+    let largest = tied.iter().map(effect).fold(0.0, f64::max);
     match largest {
-        effect if effect >= 1.0 => format!("less than {} x would not show", words::ratio(1.0 + effect)),
+        effect if effect >= 1.0 => format!("less than {} would not show", words::times(1.0 + effect)),
         effect => format!("less than {} would not show", words::percent(effect)),
     }
 }
@@ -168,7 +180,7 @@ const REASONS: [Reason; 5] = [
         least: 1.2,
         says: |slow, theirs, best, ours| {
             format!(
-                "{slow} read {theirs} bytes from the device per byte wanted, {best} {ours}: read-ahead of what nobody wanted"
+                "{slow} read {theirs} x the bytes asked for from the device, {best} {ours} x: read-ahead that nobody used"
             )
         },
     },
@@ -379,8 +391,7 @@ mod tests {
 
         let evidence = &Summary::of(&records).groups[0].verdict.evidence;
 
-        let says =
-            "mmap read 64.0 bytes from the device per byte wanted, direct 1.00: read-ahead of what nobody wanted";
+        let says = "mmap read 64.0 x the bytes asked for from the device, direct 1.00 x: read-ahead that nobody used";
         assert_eq!(evidence, &[says]);
     }
 

@@ -1,7 +1,7 @@
 //! Numbers as people read them: three digits and a unit, for any value.
 
 use crate::stats::Estimate;
-use majorfault::units::three_digits;
+use majorfault::units::{grouped, three_digits};
 use majorfault::{Bytes, Nanos};
 
 /// What stands where nothing is known.
@@ -93,14 +93,28 @@ fn coverage(estimate: &Estimate) -> String {
     }
 }
 
-/// A ratio in a column: two decimals near one, three digits below a tenth.
+/// How sure a factor is: `97 % interval 398–470 x, 6 runs of each`.
+pub fn sure(estimate: &Estimate) -> String {
+    let range =
+        |[low, high]: [f64; 2]| format!("{} interval {}–{} x, ", percent(estimate.coverage), ratio(low), ratio(high));
+    format!("{}{} of each", estimate.interval.map(range).unwrap_or_default(), runs(estimate.samples))
+}
+
+/// `1 430 x`.
+pub fn times(value: f64) -> String {
+    format!("{} x", ratio(value))
+}
+
+/// A ratio as a person reads it: `0.043`, `0.43`, `4.30`, `43.0`, `1 430`.
 pub fn ratio(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => UNKNOWN.to_owned(),
-        size if size >= 999.5 => count(value),
-        size if size >= 99.95 => format!("{value:.0}"),
-        size if size >= 9.995 => format!("{value:.1}"),
-        size if size >= 0.0995 || size == 0.0 => format!("{value:.2}"),
+        size if size >= 999.5 => {
+            let step = 10f64.powf(size.log10().floor() - 2.0);
+            grouped((value / step).round() * step)
+        }
+        size if size >= 0.9995 || size == 0.0 => grouped(value),
+        size if size >= 0.0995 => format!("{value:.2}"),
         size if size >= 0.0005 => format!("{value:.3}"),
         _ => format!("{value:.0e}"),
     }
@@ -161,5 +175,23 @@ mod tests {
 
         assert_eq!(factor(&six), "2.00 x [1.50–2.50]");
         assert_eq!(factor(&three), "2.00 x [1.50–2.50, 3 runs: 75 %]");
+        assert_eq!(sure(&six), "97 % interval 1.50–2.50 x, 6 runs of each");
+        assert_eq!(sure(&Estimate { interval: None, samples: 1, ..three }), "1 run of each");
+    }
+
+    #[test]
+    fn a_ratio_is_written_as_a_person_reads_it() {
+        for (value, text) in [
+            (0.0, "0.00"),
+            (0.000_04, "4e-5"),
+            (0.0432, "0.043"),
+            (0.432, "0.43"),
+            (4.321, "4.32"),
+            (43.21, "43.2"),
+            (1_432.0, "1\u{a0}430"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(ratio(value), text, "{value}");
+        }
     }
 }

@@ -101,5 +101,6 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         notes: Vec::new(),
         figures: Default::default(),
         cell: None,
+        baseline: None,
     }
 }

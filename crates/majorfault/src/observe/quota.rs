@@ -1,9 +1,9 @@
 //! Processor quotas: for how long the process's cgroup, or one above it, was stopped until its next period.
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit};
-use crate::proc::{self, Live};
+use crate::proc::{self, Live, cgroup};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 pub(super) const SOURCE: Source = Source {
     name: "quota",
@@ -47,31 +47,7 @@ fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
 
 /// The directories of the process's groups with the cpu controller, own first, up to the mount.
 fn groups(cgroups: &str, mounts: &str) -> Vec<PathBuf> {
-    let line = |line: &str| -> Option<Vec<PathBuf>> {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_unified = controllers.is_empty();
-        let is_cpu = controllers.split(',').any(|name| name == "cpu");
-        (is_unified || is_cpu).then(|| mounted(is_unified, path, mounts)).flatten()
-    };
-    cgroups.lines().filter_map(line).flatten().collect()
-}
-
-/// A group's directory and those above it, in the mount of its hierarchy. A container may see a part of it as its root.
-fn mounted(is_unified: bool, path: &str, mounts: &str) -> Option<Vec<PathBuf>> {
-    mounts.lines().find_map(|line| {
-        let (left, right) = line.split_once(" - ")?;
-        let (kind, options) = (right.split(' ').next()?, right.split(' ').next_back()?);
-        let fits = match is_unified {
-            true => kind == "cgroup2",
-            false => kind == "cgroup" && options.split(',').any(|option| option == "cpu"),
-        };
-        let mut fields = left.split(' ').skip(3);
-        let (root, mount) = (fields.next()?, Path::new(fields.next()?));
-        let inside = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path).trim_start_matches('/');
-        let own = mount.join(inside);
-        fits.then(|| own.ancestors().take_while(|dir| dir.starts_with(mount)).map(Path::to_owned).collect())
-    })
+    cgroup::of_controller("cpu", cgroups, mounts).iter().flat_map(cgroup::Member::upwards).collect()
 }
 
 /// Periods and nanoseconds of one cpu.stat.

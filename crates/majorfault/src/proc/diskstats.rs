@@ -36,6 +36,7 @@ pub fn row(text: &str, major: u32, minor: u32) -> Option<DiskStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_device_is_found_by_its_number() {
@@ -51,5 +52,19 @@ mod tests {
     #[test]
     fn a_saved_table_is_read() {
         assert!(row(include_str!("data/diskstats-6.18"), 254, 0).is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_kernel_prints_of_a_device_reads_back(device: (u32, u32), name in "[a-z0-9]{1,8}", counts in prop::array::uniform10(0u64..1 << 50)) {
+            let words: Vec<String> = counts.iter().map(u64::to_string).collect();
+            let text = format!(" 7 0 loop0 1 1\n {} {} {name} {} 0\n", device.0, device.1, words.join(" "));
+            prop_assume!(device != (7, 0));
+
+            let stat = row(&text, device.0, device.1).unwrap();
+
+            prop_assert_eq!((stat.reads, stat.read_bytes, stat.writes), (counts[0], counts[2] * 512, counts[4]));
+            prop_assert_eq!((stat.write_bytes, stat.busy_ms), (counts[6] * 512, counts[9]));
+        }
     }
 }

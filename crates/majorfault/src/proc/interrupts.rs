@@ -11,11 +11,23 @@ pub fn tlb(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_row_is_added_up_over_all_processors() {
         assert_eq!(tlb("           CPU0       CPU1\n TLB:        739        637   TLB shootdowns\n"), Some(1376));
         assert!(tlb(include_str!("data/interrupts-6.18")).is_some());
         assert_eq!(tlb("           CPU0\nIPI0:  5  Rescheduling interrupts\n"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_kernel_prints_of_all_processors_adds_up(counts in prop::collection::vec(0u64..1 << 40, 1..64)) {
+            let words: Vec<String> = counts.iter().map(|count| format!("{count:>10}")).collect();
+
+            let found = tlb(&format!("  CPU0\n  0:  5 timer\nTLB: {}   TLB shootdowns\n", words.join(" ")));
+
+            prop_assert_eq!(found, Some(counts.iter().sum()));
+        }
     }
 }

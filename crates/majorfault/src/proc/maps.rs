@@ -50,7 +50,7 @@ impl Vma {
 
 /// Reads the whole text; lines that are no mapping are left out.
 pub fn all(text: &str) -> Vec<Vma> {
-    text.lines().filter_map(line).collect()
+    text.split('\n').filter_map(line).collect()
 }
 
 /// Reads one line: `start-end rights offset major:minor inode path`. Heads of smaps are the same.

@@ -1,10 +1,13 @@
-//! Parsers of what /proc and the cgroup files say: text in, values out, nothing opened here (but for [`Live`] and `tracefs`).
+//! Parsers of what /proc and the cgroup files say: text in, values out, nothing opened here (but for [`Live`], `block` and `tracefs`).
 //!
 //! Each takes any text without panicking: processes end while they are read, and kernels differ.
 
+pub mod block;
+pub mod cgroup;
 pub mod diskstats;
 pub mod interrupts;
 pub mod maps;
+pub mod mounts;
 pub mod pressure;
 pub mod smaps;
 pub mod stat;
@@ -30,6 +33,12 @@ pub fn sum_of(text: &str, prefix: &str) -> Option<u64> {
     let values = text.lines().filter(|line| line.starts_with(prefix));
     let numbers = values.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
     numbers.fold(None, |sum, value| Some(sum.unwrap_or(0u64).saturating_add(value)))
+}
+
+/// The word in brackets of a list of choices: `madvise` of `always [madvise] never`.
+pub fn chosen(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0)
 }
 
 /// A file of /proc kept open and read again from its beginning, into the same memory.
@@ -82,6 +91,12 @@ mod tests {
     }
 
     #[test]
+    fn the_choice_in_force_stands_in_brackets() {
+        assert_eq!(chosen("always [madvise] never\n"), Some("madvise"));
+        assert_eq!((chosen(""), chosen("]["), chosen("never]")), (None, None, None));
+    }
+
+    #[test]
     fn rows_of_a_family_are_added() {
         assert_eq!(sum_of("allocstall_dma 1\nallocstall_normal 20\nother 5\n", "allocstall_"), Some(21));
         assert_eq!(sum_of(VMSTAT, "nothing_"), None);
@@ -90,7 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_taken_without_panic(text in "\\PC*|([a-zA-Z_()0-9: .\t\n-]{0,20}[ :\t\n]){0,40}") {
-            let _ = (number(&text, "a"), sum_of(&text, "a"));
+            let _ = (number(&text, "a"), sum_of(&text, "a"), chosen(&text));
             let _ = (stat::process(&text), stat::processors(&text));
             let _ = (interrupts::tlb(&text), diskstats::row(&text, 8, 0), pressure::total(&text, "some"));
             let _ = (smaps::sizes(&text, |_| true), smaps::details(&text));

@@ -10,6 +10,7 @@ pub fn total(text: &str, which: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn totals_are_told_apart() {
@@ -18,5 +19,15 @@ mod tests {
 
         assert_eq!((total(text, "some"), total(text, "full")), (Some(12_345_000), Some(77_000)));
         assert_eq!(total("", "some"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_kernel_prints_reads_back(some in 0u64..1 << 50, full in 0u64..1 << 50) {
+            let line = |which: &str, total: u64| format!("{which} avg10=0.12 avg60=1.00 avg300=0.00 total={total}\n");
+            let text = line("some", some) + &line("full", full);
+
+            prop_assert_eq!((total(&text, "some"), total(&text, "full")), (Some(some * 1000), Some(full * 1000)));
+        }
     }
 }

@@ -18,7 +18,7 @@ pub struct MappedSizes {
 impl MappedSizes {
     /// Mapped by huge entries, of whatever kind.
     pub fn huge_bytes(&self) -> u64 {
-        self.file_huge_bytes + self.shared_huge_bytes + self.anonymous_huge_bytes
+        self.file_huge_bytes.saturating_add(self.shared_huge_bytes).saturating_add(self.anonymous_huge_bytes)
     }
 }
 
@@ -26,7 +26,7 @@ impl MappedSizes {
 pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
     let mut sizes = MappedSizes::default();
     let mut counts = false;
-    for line in text.lines() {
+    for line in text.split('\n') {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next() else { continue };
         if !first.ends_with(':') {
@@ -69,7 +69,7 @@ impl Detail {
 /// Every mapping in detail.
 pub fn details(text: &str) -> Vec<Detail> {
     let mut details: Vec<Detail> = Vec::new();
-    for line in text.lines() {
+    for line in text.split('\n') {
         let Some((key, value)) = line.split_once(':').filter(|(key, _)| !key.contains(['-', ' '])) else {
             details.extend(maps::line(line).map(|vma| Detail { vma, ..Detail::default() }));
             continue;
@@ -95,6 +95,7 @@ pub fn details(text: &str) -> Vec<Detail> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn the_advice_in_force_is_in_the_flags() {
@@ -125,5 +126,41 @@ Rss:                   4 kB
         let sizes = sizes(text, |path| path == "/data/my file");
 
         assert_eq!((sizes.resident_bytes, sizes.file_huge_bytes), (4 << 20, 2 << 20));
+    }
+
+    /// A text of any shape, and one of the kernel's shape with any numbers.
+    fn any_smaps() -> impl Strategy<Value = String> {
+        let line = "([0-9a-f]{1,12}-[0-9a-f]{1,12} r--p 0 0:1 5 +/[a-z :-]{0,8}|(Rss|FilePmdMapped|ShmemPmdMapped|AnonHugePages|VmFlags): +([0-9]{0,20} kB|[0-9a-z ]{0,20}))\n";
+        prop_oneof!["\\PC*".boxed(), prop::collection::vec(line, 0..12).prop_map(|lines| lines.concat()).boxed()]
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_added_up_without_panic(text in any_smaps()) {
+            let all = sizes(&text, |_| true);
+            let each = details(&text);
+
+            let _ = (all.huge_bytes(), each.iter().map(|detail| detail.sizes.huge_bytes()).max());
+        }
+
+        #[test]
+        fn what_the_kernel_prints_reads_back(kib in prop::array::uniform4(0u64..1 << 40), path in "/[^\0\n]{0,12}") {
+            let [resident, file, shared, anonymous] = kib;
+            let text = format!(
+                "7f0000000000-7f0000400000 r--s 00000000 fe:00 12                         {path}\nRss: {resident:>10} kB\n\
+                 AnonHugePages: {anonymous:>10} kB\nShmemPmdMapped: {shared:>10} kB\nFilePmdMapped: {file:>10} kB\nVmFlags: rd rr\n"
+            );
+            let expected = MappedSizes {
+                resident_bytes: resident << 10,
+                file_huge_bytes: file << 10,
+                shared_huge_bytes: shared << 10,
+                anonymous_huge_bytes: anonymous << 10,
+            };
+
+            let (all, each) = (sizes(&text, |own| own == path), details(&text));
+
+            prop_assert_eq!(all, expected);
+            prop_assert_eq!((&each[0].sizes, each[0].has(b"rr")), (&expected, true));
+        }
     }
 }

@@ -52,6 +52,7 @@ pub fn processors(text: &str) -> Option<ProcessorStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_command_with_spaces_and_parentheses_does_not_shift_the_fields() {
@@ -69,5 +70,17 @@ mod tests {
         let stat = processors("cpu  10 1 20 1000 50 2 3 7 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n").unwrap();
 
         assert_eq!((stat.busy_ticks, stat.steal_ticks), (36, 7));
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_kernel_prints_of_a_process_reads_back(command in "[^\0\n]{0,15}", faults: [u64; 2], ticks: [u64; 2]) {
+            let text = format!("7 ({command}) S 1 7 7 0 -1 64 {} 0 {} 0 {} {} 0 0 20 0\n", faults[0], faults[1], ticks[0], ticks[1]);
+
+            let stat = process(&text).unwrap();
+
+            prop_assert_eq!([stat.minor_faults, stat.major_faults], faults);
+            prop_assert_eq!([stat.user_ticks, stat.system_ticks], ticks);
+        }
     }
 }

@@ -68,6 +68,7 @@ fn field(line: &str) -> Option<Field> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const MADVISE: &str = include_str!("data/format-sys_enter_madvise-6.18");
 
@@ -100,5 +101,27 @@ mod tests {
         }
         let huge = Tracepoint { id: 1, fields: vec![Field { name: "a".to_owned(), offset: usize::MAX, size: 8 }] };
         assert_eq!(huge.value("a", &[0; 16]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_format_and_any_sample_are_taken_without_panic(
+            text in "\\PC*|ID: ?[0-9]{0,20}\n(\tfield:[a-z *\\[\\]]{0,12}; ?(offset|size):[0-9]{0,20};? ?(size:[0-9]{0,20};)?\n){0,6}",
+            sample in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let Some(point) = parse(&text) else { return Ok(()) };
+            for field in &point.fields {
+                let _ = point.value(&field.name, &sample);
+            }
+        }
+
+        #[test]
+        fn what_the_kernel_prints_of_a_field_reads_back(id: u64, name in "[a-z_]{1,12}", offset in 0usize..512, size in 1usize..9) {
+            let text = format!("name: x\nID: {id}\nformat:\n\tfield:unsigned long {name};\toffset:{offset};\tsize:{size};\tsigned:0;\n");
+
+            let point = parse(&text).unwrap();
+
+            prop_assert_eq!(point, Tracepoint { id, fields: vec![Field { name, offset, size }] });
+        }
     }
 }

@@ -310,6 +310,7 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_record_cut_short_is_no_record() {
@@ -345,5 +346,12 @@ mod tests {
 
         assert_eq!((process, at, address, length, offset), (7, Nanos(5), 0x7000, 0x2000, 0x1000));
         assert_eq!((device, inode, path.as_str()), ((254, 1), 99, "/a b"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_of_any_kind_are_taken_without_panic(kind in 0u32..24, bytes in prop::collection::vec(any::<u8>(), 0..160)) {
+            let _ = parse(kind, &bytes);
+        }
     }
 }
