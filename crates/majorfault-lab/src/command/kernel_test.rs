@@ -65,8 +65,8 @@ const CHECKS: &[Check] = &[
         says: "a strided scan of 1024 rows waits for at most 1 % of them with the advice, reads at most 1.05 of what is needed, \
                and takes at most a twentieth of the time on a disk of 10 ms",
         on: On::Patched,
-        place: "memory=1g,disk=2g,delay_ms=10,accel=virtual,cpus=1",
-        command: "compare --size 1g --workload strided:stride=1m --runs 1 --runtime 60s --memory none --no-peer -m mmap \
+        place: "memory=1g,disk=2g,delay_ms=10",
+        command: "compare --size 1g --workload strided:stride=1m --runs 1 --number-ios 1024 --memory none --no-peer -m mmap \
                   -m mmap:advice=random -m mmap:advice=strided",
         judge: column,
     },
@@ -75,7 +75,7 @@ const CHECKS: &[Check] = &[
         says: "four threads, each in its own part, as well",
         on: On::Patched,
         place: "memory=1g,disk=2g,delay_ms=10",
-        command: "compare --size 1g --workload strided:stride=256k --numjobs 4 --runs 1 --runtime 60s --memory none --no-peer \
+        command: "compare --size 1g --workload strided:stride=256k --numjobs 4 --runs 1 --number-ios 4096 --memory none --no-peer \
                   -m mmap:advice=random -m mmap:advice=strided",
         judge: threads,
     },
@@ -83,16 +83,16 @@ const CHECKS: &[Check] = &[
         name: "unchanged",
         says: "without the advice both kernels fault and read alike: sequential and random, mapped and by calls",
         on: On::Both,
-        place: "memory=1g,disk=1g,accel=virtual,cpus=1",
+        place: "memory=1g,disk=1g",
         command: "compare --size 64m --runs 1 --memory none --no-peer -m mmap -m mmap:advice=random -m mmap:advice=sequential \
-                  -m pread --rw read --runtime 60s",
+                  -m pread --rw read --number-ios 16384",
         judge: unchanged,
     },
     Check {
         name: "unchanged-random",
         says: "the same in random order",
         on: On::Both,
-        place: "memory=1g,disk=1g,accel=virtual,cpus=1",
+        place: "memory=1g,disk=1g",
         command: "compare --size 64m --runs 1 --memory none --no-peer -m mmap -m mmap:advice=random -m mmap:advice=sequential \
                   -m pread --rw randread --number-ios 4000",
         judge: unchanged,
@@ -220,8 +220,9 @@ fn threads(all: &[Vec<Record>]) -> std::result::Result<String, String> {
     strided(of(&all[0], STRIDED)?)
 }
 
-/// Counters that must not differ.
-const SAME: &[&str] = &["major_faults", "minor_faults", "process_read_bytes", "device_reads", "device_read_bytes"];
+/// Counters that must not differ. Minor faults are not among them: those of our own program's memory are counted, too, and
+/// differ by hundreds between two runs on one kernel.
+const SAME: &[&str] = &["major_faults", "process_read_bytes", "device_reads", "device_read_bytes"];
 
 fn unchanged(all: &[Vec<Record>]) -> std::result::Result<String, String> {
     let mut compared = 0;
@@ -252,7 +253,7 @@ mod tests {
         record.threads[0].accesses = rows;
         let visit = record.phases.iter_mut().find(|phase| phase.name == "visit").unwrap();
         visit.wall_ns = wall_ns;
-        counted.iter().for_each(|(name, count)| drop(visit.counters.insert((*name).to_owned(), *count)));
+        visit.counters.extend(counted.iter().map(|(name, count)| ((*name).to_owned(), *count)));
         record
     }
 
@@ -284,15 +285,15 @@ mod tests {
     }
 
     #[test]
-    fn one_fault_more_is_a_change() {
+    fn one_read_more_is_a_change() {
         let counted = |faults| {
-            let counters = SAME.iter().map(|name| (*name, if *name == "minor_faults" { faults } else { 7 }));
+            let counters = SAME.iter().map(|name| (*name, if *name == "device_reads" { faults } else { 7 }));
             vec![run("random", 10, 1, &counters.collect::<Vec<_>>())]
         };
 
-        assert_eq!(unchanged(&[counted(5), counted(5)]).unwrap(), "5 counts are equal");
+        assert_eq!(unchanged(&[counted(5), counted(5)]).unwrap(), "4 counts are equal");
         let wrong = unchanged(&[counted(5), counted(6)]).unwrap_err();
-        assert_eq!(wrong, "mmap advice=random: minor_faults 5 without the patches, 6 with them");
+        assert_eq!(wrong, "mmap advice=random: device_reads 5 without the patches, 6 with them");
         assert!(unchanged(&[counted(5), vec![]]).is_err());
     }
 

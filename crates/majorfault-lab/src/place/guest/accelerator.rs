@@ -47,7 +47,7 @@ mod tests {
         let tried = |text: &str| candidates(&text.parse().unwrap());
 
         assert_eq!(tried("guest:accel=kvm"), [Accelerator::Kvm]);
-        assert_eq!(tried("guest:accel=virtual"), [Accelerator::Virtual]);
+        assert_eq!(tried("guest:accel=tcg"), [Accelerator::Tcg]);
         assert_eq!(tried("guest:accel=auto").last(), Some(&Accelerator::Tcg));
     }
 }

@@ -86,12 +86,6 @@ fn engine(accelerator: Accelerator, add: &mut impl FnMut(&str, String)) {
             add("accel", "kvm".to_owned());
             add("cpu", "host".to_owned());
         }
-        Accelerator::Virtual => {
-            // One instruction is one nanosecond, and a guest that waits does not make us wait.
-            add("accel", "tcg,thread=single".to_owned());
-            add("cpu", "max".to_owned());
-            add("icount", "shift=0,sleep=off".to_owned());
-        }
         Accelerator::Auto | Accelerator::Tcg => {
             add("accel", "tcg,thread=multi".to_owned());
             add("cpu", "max".to_owned());
@@ -101,7 +95,7 @@ fn engine(accelerator: Accelerator, add: &mut impl FnMut(&str, String)) {
 
 /// Memory, in as many nodes as are wanted, and room in the address space for what is persistent.
 fn memory(spec: &Spec, add: &mut impl FnMut(&str, String)) {
-    let (size, numa) = (spec.memory.0 >> 20 << 20, u64::from(spec.numa));
+    let (size, numa) = ((spec.memory.0 >> 20) << 20, u64::from(spec.numa));
     let most = size + spec.pmem.0 + (1 << 30);
     add("m", format!("size={}M,slots=2,maxmem={}M", size >> 20, most >> 20));
     if numa == 1 {
@@ -110,7 +104,7 @@ fn memory(spec: &Spec, add: &mut impl FnMut(&str, String)) {
     let cpus = u64::from(spec.cpus) / numa;
     for node in 0..numa {
         // The first takes what does not divide into whole MiB.
-        let share = size / numa >> 20;
+        let share = (size / numa) >> 20;
         let mib = if node == 0 { (size >> 20) - share * (numa - 1) } else { share };
         add("object", format!("memory-backend-ram,id=node{node},size={mib}M"));
         let (first, last) = (node * cpus, node * cpus + cpus - 1);
@@ -158,10 +152,10 @@ mod tests {
 
     #[test]
     fn a_panic_ends_the_guest_and_our_program_is_told_that_it_is_first() {
-        let words = words("guest:delay_ms=10,disk=1g", Accelerator::Virtual);
+        let words = words("guest:delay_ms=10,disk=1g", Accelerator::Kvm);
 
         assert!(words.contains("panic=-1") && words.contains("-no-reboot"), "{words}");
         assert!(words.contains("delay /dev/vda 0 10 /dev/vda 0 0\" -- kernel init"), "{words}");
-        assert!(words.contains("-icount shift=0,sleep=off"), "{words}");
+        assert!(words.contains("-accel kvm -cpu host"), "{words}");
     }
 }

@@ -14,8 +14,6 @@ majorfault::choices! {
         Kvm = "kvm",
         /// QEMU's emulation, one thread a processor.
         Tcg = "tcg",
-        /// QEMU's emulation in virtual time: every instruction takes 1 ns, waiting takes as long as it says.
-        Virtual = "virtual",
     }
 }
 

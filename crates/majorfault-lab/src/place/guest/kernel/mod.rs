@@ -88,7 +88,7 @@ fn missing(text: &str, kernels: &[Kernel]) -> Missing {
         Some(variant) => format!("majorfault kernel build {}", variant.name()),
         None => "majorfault kernel build plain, or the path of an image after kernel=".to_owned(),
     };
-    Missing::new(&format!("kernel \"{text}\""), here, remedy)
+    Missing::new(format!("kernel \"{text}\""), here, remedy)
 }
 
 /// Where the x86 boot protocol has its magic number.
