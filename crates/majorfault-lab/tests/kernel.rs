@@ -169,3 +169,91 @@ fn a_program_that_fails_in_the_guest_fails_here_with_its_code() {
 
     said.fails(2, "could not open the file (no-such-file");
 }
+
+/// What our builds call instead of make(1): notes that it was called, and leaves what a build leaves.
+const MAKE: &str = r#"#!/bin/sh
+echo "$@" >>"$CALLS"
+for word in "$@"; do case "$word" in O=*) out=${word#O=} ;; esac; done
+case "$*" in
+*tinyconfig*) : >"$out/.config" ;;
+*olddefconfig*) [ -z "${DROPS-}" ] || { grep -v "$DROPS" "$out/.config" >"$out/c"; mv "$out/c" "$out/.config"; } ;;
+*bzImage*)
+    [ -z "${BREAKS-}" ] || { echo "mm/strided.c:1: error: no such thing" >&2; exit 2; }
+    echo "  CC      mm/strided.o"
+    mkdir -p "$out/arch/x86/boot"
+    echo kernel >"$out/arch/x86/boot/bzImage"
+    ;;
+esac
+"#;
+
+/// A world in which a source is there and make(1) is ours; `None` where apt does not know the source.
+fn workshop(test: &str) -> Option<(World, String, String)> {
+    let policy = Command::new("apt-cache").args(["policy", "linux-source-6.12"]).env("LC_ALL", "C").output().ok();
+    let policy = policy.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
+    let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).map(str::to_owned);
+    let tools = ["flex", "bison", "bc", "perl", "gcc"].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok());
+    let (Some(version), true, true) = (version, tools, std::path::Path::new("/usr/include/libelf.h").exists()) else {
+        eprintln!("SKIPPED {test}: needs apt with linux-source-6.12; apt-get install gcc flex bison bc perl libelf-dev");
+        return None;
+    };
+    let world = World::new();
+    let source = world.path(&format!("kernels/sources/linux-source-6.12_{}", version.replace(['~', ':', '/'], "_")));
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join("Makefile"), "").unwrap();
+    fs::create_dir(world.path("bin")).unwrap();
+    fs::write(world.path("bin/make"), MAKE).unwrap();
+    world.shell("chmod +x bin/make");
+    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    let root = world.path("kernels").display().to_string();
+    Some((world, path, root))
+}
+
+#[test]
+fn a_kernel_is_built_once_and_listed() {
+    let Some((world, path, root)) = workshop("a_kernel_is_built_once_and_listed") else { return };
+    let calls = world.path("calls").display().to_string();
+    let with = [("PATH", path.as_str()), ("MAJORFAULT_KERNELS", &root), ("CALLS", &calls)];
+
+    world.majorfault_with(&["kernel", "build", "plain", "-q"], &with).ends_with(&[0]);
+    world.majorfault_with(&["kernel", "build", "plain", "-q"], &with).ends_with(&[0]);
+
+    assert_eq!(world.text("calls").lines().count(), 3, "{}", world.text("calls"));
+    let listed = world.majorfault_with(&["kernel", "list", "--json"], &with).json();
+    assert_eq!(listed[0]["variant"], "plain");
+    let image = listed[0]["image"].as_str().unwrap();
+    assert_eq!(fs::read_to_string(image).unwrap(), "kernel\n");
+    assert!(fs::read_to_string(image.replace("bzImage", "config")).unwrap().contains("CONFIG_VIRTIO_BLK=y"));
+}
+
+#[test]
+fn an_option_that_the_source_does_not_keep_is_named() {
+    let Some((world, path, root)) = workshop("an_option_that_the_source_does_not_keep_is_named") else { return };
+    let calls = world.path("calls").display().to_string();
+    let with = [("PATH", path.as_str()), ("MAJORFAULT_KERNELS", &root), ("CALLS", &calls), ("DROPS", "CONFIG_FS_DAX=")];
+
+    let said = world.majorfault_with(&["kernel", "build", "plain", "-q"], &with);
+
+    said.fails(2, "CONFIG_FS_DAX=y did not stay");
+    assert!(!world.text("calls").contains("bzImage"), "{}", world.text("calls"));
+}
+
+#[test]
+fn a_compilers_error_is_shown_and_nothing_is_listed() {
+    let Some((world, path, root)) = workshop("a_compilers_error_is_shown_and_nothing_is_listed") else { return };
+    let calls = world.path("calls").display().to_string();
+    let with = [("PATH", path.as_str()), ("MAJORFAULT_KERNELS", &root), ("CALLS", &calls), ("BREAKS", "yes")];
+
+    world.majorfault_with(&["kernel", "build", "plain", "-q"], &with).fails(2, "mm/strided.c:1: error: no such thing");
+
+    assert_eq!(world.majorfault_with(&["kernel", "list", "--json"], &with).json(), serde_json::json!([]));
+}
+
+#[test]
+fn a_series_that_does_not_apply_names_patch_and_file() {
+    let Some((world, path, root)) = workshop("a_series_that_does_not_apply_names_patch_and_file") else { return };
+    let with = [("PATH", path.as_str()), ("MAJORFAULT_KERNELS", root.as_str())];
+
+    let said = world.majorfault_with(&["kernel", "build", "strided", "-q"], &with);
+
+    said.fails(2, "0001-mm-add-MADV_STRIDED.patch does not apply to this source");
+}
