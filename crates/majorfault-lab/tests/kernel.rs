@@ -191,9 +191,12 @@ fn workshop(test: &str) -> Option<(World, String, String)> {
     let policy = Command::new("apt-cache").args(["policy", "linux-source-6.12"]).env("LC_ALL", "C").output().ok();
     let policy = policy.map(|out| String::from_utf8_lossy(&out.stdout).into_owned()).unwrap_or_default();
     let version = policy.lines().find_map(|line| line.trim().strip_prefix("Candidate: ")).map(str::to_owned);
-    let tools = ["flex", "bison", "bc", "perl", "gcc"].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok());
+    let tools =
+        ["flex", "bison", "bc", "perl", "gcc"].iter().all(|tool| Command::new(tool).arg("--version").output().is_ok());
     let (Some(version), true, true) = (version, tools, std::path::Path::new("/usr/include/libelf.h").exists()) else {
-        eprintln!("SKIPPED {test}: needs apt with linux-source-6.12; apt-get install gcc flex bison bc perl libelf-dev");
+        eprintln!(
+            "SKIPPED {test}: needs apt with linux-source-6.12; apt-get install gcc flex bison bc perl libelf-dev"
+        );
         return None;
     };
     let world = World::new();

@@ -173,8 +173,10 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_image_is_refused() {
-        let error = named("/etc/hostname").unwrap_err().to_string();
+        for path in ["/etc/hostname", "/bin/sh"] {
+            let error = named(path).unwrap_err().to_string();
 
-        assert!(error.contains("/etc/hostname is no kernel image"), "{error}");
+            assert!(error.contains(&format!("{path} is no kernel image")), "{error}");
+        }
     }
 }

@@ -233,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn a_patch_whose_surroundings_differ_is_not_applied_by_guessing() {
+        let dir = tempfile::tempdir().unwrap();
+        made(&dir.path().join("sources")).unwrap();
+        let source = source(dir.path(), "one\ntwo\n3\n");
+
+        let applied = patched(&source, &recipe(PATCH), dir.path());
+
+        assert!(applied.is_err(), "{applied:?}");
+    }
+
+    #[test]
     fn a_package_that_apt_does_not_know_is_missing_with_the_way_to_find_others() {
         let error = candidate("linux-source-0.0.1-none").unwrap_err();
 
