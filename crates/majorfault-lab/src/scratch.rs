@@ -91,7 +91,7 @@ fn unfit(dir: &Path, size: Bytes) -> Option<String> {
 
 /// A file without a name; where the file system has no such (before Linux 6.3 overlayfs), one whose name is removed at
 /// once.
-fn unnamed(dir: &Path) -> Result<File> {
+pub(crate) fn unnamed(dir: &Path) -> Result<File> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     if let Ok(fd) = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
         return Ok(File::from(fd));

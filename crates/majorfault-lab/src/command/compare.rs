@@ -1,10 +1,12 @@
 //! `majorfault compare`: the access methods side by side on one workload, with a verdict.
 
+use crate::command::guest;
 use crate::command::options::{CompareOptions, Memory};
 use crate::command::{Bars, Exit, stop_flag};
 use crate::data::PAGE;
 use crate::machine;
 use crate::outputs::{self, Force, Kind, Outputs, Records};
+use crate::place::guest::Spec;
 use crate::place::{self, MemoryLimit};
 use crate::record::{Outcome, Record};
 use crate::report;
@@ -105,6 +107,9 @@ pub fn run(mut args: Args) -> Result<Exit> {
     check_words(&args)?;
     let name = session::name();
     let (page, mut kept) = outputs(&args, &name)?;
+    if let Some(place) = &args.options.place.place {
+        return in_guest(&args, place, &stop, kept, page.as_ref());
+    }
     place::clean_stale();
     let bars = Bars::new(args.quiet);
     let (mut arms, workload, limits) = (options.arms()?, options.workload()?, options.limits()?);
@@ -136,6 +141,26 @@ pub fn run(mut args: Args) -> Result<Exit> {
     }
     show(&records, &args.output, page.as_ref(), stop.load(Ordering::Relaxed))?;
     Ok(exit(&records, &stop))
+}
+
+/// The same in a guest, which makes its own data; the records are shown here.
+fn in_guest(
+    args: &Args,
+    place: &Spec,
+    stop: &AtomicBool,
+    mut kept: Records,
+    page: Option<&outputs::Output>,
+) -> Result<Exit> {
+    guest::without_files(&[args.files.as_slice(), args.job.as_slice()].concat())?;
+    let (records, ended) = guest::run(place, stop, &mut kept, args.quiet)?;
+    if records.is_empty() {
+        return Ok(ended);
+    }
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    show(&records, &args.output, page, stop.load(Ordering::Relaxed))?;
+    Ok(exit(&records, stop))
 }
 
 /// The page and the records, claimed; neither may be what is measured or described by.

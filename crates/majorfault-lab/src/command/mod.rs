@@ -4,6 +4,9 @@
 mod assist;
 mod compare;
 mod doctor;
+mod guest;
+mod kernel;
+mod kernel_test;
 mod launched;
 mod manual;
 mod options;
@@ -43,6 +46,7 @@ enum Command {
     Doctor(doctor::Args),
     Assist(assist::Args),
     Trace(trace::Args),
+    Kernel(kernel::Args),
     Probe(probe::Args),
     List(manual::ListArgs),
     Completions(manual::CompletionsArgs),
@@ -122,6 +126,7 @@ fn run(command: Command) -> majorfault::Result<Exit> {
         Command::Doctor(args) => doctor::run(args),
         Command::Assist(args) => assist::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Kernel(args) => kernel::run(args),
         Command::Probe(args) => probe::run(args),
         Command::List(args) => manual::list(args),
         Command::Completions(args) => manual::completions(args, &mut Cli::command()),

@@ -40,7 +40,7 @@ pub fn run(args: Args) -> Result<Exit> {
 
 /// Every need of the library, of the lab and of the peers.
 fn needs() -> Vec<&'static Need> {
-    let own: [&'static Need; 2] = [&place::MEMORY_LIMIT, &scratch::DISK];
+    let own: [&'static Need; 3] = [&place::MEMORY_LIMIT, &scratch::DISK, &place::guest::QEMU];
     let peers = peer::ALL.iter().flat_map(|peer| peer.needs.iter().copied());
     majorfault::NEEDS.iter().copied().chain(own).chain(peers).collect()
 }

@@ -1,5 +1,6 @@
 //! `majorfault reproduce`: the published experiments, run here, with a verdict on every claim.
 
+use crate::command::guest::{self, Place};
 use crate::command::{Bars, Exit, stop_flag};
 use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
 use crate::machine;
@@ -57,6 +58,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
     #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
     force: Force,
     /// Show no progress and no remarks on standard error
     #[arg(long, short)]
@@ -76,7 +79,13 @@ pub fn run(args: Args) -> Result<Exit> {
     let kept = args.from.is_empty().then(|| records(&args, &mut outputs, &session)).transpose()?;
     let tables = Tables::claimed(&args, &mut outputs)?;
     let records = match kept {
-        Some(kept) => measure(&args, &chosen, kept, &session, &stop)?,
+        Some(mut kept) => match &args.place.place {
+            Some(place) => {
+                guest::without_files(args.resume.as_slice())?;
+                guest::run(place, &stop, &mut kept, args.quiet)?.0
+            }
+            None => measure(&args, &chosen, kept, &session, &stop)?,
+        },
         None => session::load(&args.from)?,
     };
     if args.agreement && experiment::sessions(&records).len() < 2 {

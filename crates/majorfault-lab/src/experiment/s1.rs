@@ -196,8 +196,9 @@ const ROWS: &[Row] = &[
         says: "the same on persistent memory",
         published: "as above",
         rests_on: &[],
-        judge: Judge::NotBuilt(
-            "no cell uses a DAX file system yet; the kernel lab, whose guest would have one, is not built",
+        judge: Judge::Built(
+            "majorfault reproduce S1 --place guest:disk=0,pmem=1g: its cells and rows of the disk are then of persistent memory",
+            None,
         ),
     },
 ];

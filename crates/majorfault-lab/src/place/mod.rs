@@ -4,6 +4,7 @@
 //! (version 2). Its name says which process made it, so that the next start can remove what a killed one left.
 
 pub mod child;
+pub mod guest;
 mod hierarchy;
 
 use crate::trial::Trial;

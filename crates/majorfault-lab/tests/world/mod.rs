@@ -94,6 +94,11 @@ impl World {
         Said::of(self.command(&program()).args(arguments))
     }
 
+    /// The same with these variables set.
+    pub fn majorfault_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
+        Said::of(self.command(&program()).args(arguments).envs(variables.iter().copied()))
+    }
+
     /// A small comparison on made data, its records in `records.jsonl`.
     pub fn small(&self, arguments: &[&str]) -> Said {
         self.small_into("records.jsonl", arguments)

@@ -75,6 +75,8 @@ crate::choices! {
         Hugepage = "hugepage",
         /// MADV_WILLNEED: read ahead of the first touch, at most one window.
         Willneed = "willneed",
+        /// MADV_STRIDED: read ahead by the distance that faults show; only with the kernel of docs/kernel.md.
+        Strided = "strided",
     }
 }
 
@@ -165,6 +167,10 @@ impl MethodOptions for MmapOptions {
 impl Maps {
     fn open(target: Arc<Target>, options: &MmapOptions) -> Result<(Maps, Vec<String>)> {
         let MmapOptions { advice, populate, align, share } = options;
+        if *advice == Hint::Strided {
+            // Without it the run would be that of another hint under this one's name.
+            advice::strided_is_here()?;
+        }
         let page = rustix::param::page_size() as u64;
         let placement = match align {
             Align::Page => Placement::Anywhere,
@@ -250,6 +256,7 @@ fn hint(map: &Mapping, advice: Hint) -> Result<()> {
         Hint::Sequential => Advice::Sequential,
         Hint::Hugepage => Advice::HugePage,
         Hint::Willneed => Advice::WillNeed,
+        Hint::Strided => Advice::Strided,
     };
     advice::madvise(map, 0, map.length(), kind)
 }

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
+use crate::needs::Missing;
 use crate::sys::map::Mapping;
 use rustix::mm::{Advice as Kind, madvise as rustix_madvise};
 
@@ -32,6 +33,28 @@ pub enum Advice {
     Cold,
     /// Reclaim now (Linux 5.4).
     PageOut,
+    /// Read ahead by the distance that faults show (no released kernel; kernel/series of this project).
+    Strided,
+}
+
+/// Number of the advice in kernel/series, the first that Linux 6.12 has free.
+const MADV_STRIDED: libc::c_int = 26;
+
+/// Whether this kernel has the patches of kernel/series.
+///
+/// Asked by a counter of theirs: the number alone may come to mean another thing in a later Linux.
+///
+/// Errors: Missing, with the way to such a kernel.
+pub fn strided_is_here() -> std::result::Result<(), Missing> {
+    let counters = std::fs::read_to_string("/proc/vmstat").unwrap_or_default();
+    match counters.lines().any(|line| line.starts_with("strided_ra_learn ")) {
+        true => Ok(()),
+        false => Err(Missing::new(
+            "strided advice",
+            "no released kernel has MADV_STRIDED",
+            "majorfault kernel build strided; then add --place guest:kernel=strided",
+        )),
+    }
 }
 
 impl Advice {
@@ -49,6 +72,7 @@ impl Advice {
             Advice::Cold => Kind::LinuxCold,
             Advice::PageOut => Kind::LinuxPageOut,
             Advice::Collapse => return Err(libc::MADV_COLLAPSE),
+            Advice::Strided => return Err(MADV_STRIDED),
         })
     }
 

@@ -1,0 +1,116 @@
+//! `--place guest:...`: the same command, run in a guest; its records come back and are shown as any others.
+
+use crate::command::Exit;
+use crate::outputs::Records;
+use crate::place::guest::{self, Spec, Told, init};
+use crate::record::Record;
+use majorfault::{Error, Result};
+use std::sync::atomic::AtomicBool;
+
+/// Options that name something of the host, and take a value.
+const OF_THE_HOST: &[&str] = &["--place", "--records", "--report", "--csv", "--resume"];
+
+/// Where a command runs.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Place {
+    /// Run in a guest with a kernel of one's choice: guest, or guest:kernel=NAME,cpus=4,memory=2g,disk=4g,fs=ext4,
+    /// delay_ms=0,pmem=0,numa=1,accel=auto; see docs/kernel.md
+    #[arg(long, value_name = "PLACE", help_heading = "Conditions")]
+    pub place: Option<Spec>,
+}
+
+/// Runs this process's own command line in a guest; the records that came back, each kept as it came, and how it ended.
+///
+/// Errors: those of [`guest::run`]; Io where a record cannot be kept.
+pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> Result<(Vec<Record>, Exit)> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    measured(spec, &arguments, stop, quiet, |record| kept.add(record))
+}
+
+/// The records of a command line that measures, run in a guest, each given to `keep` as it comes; how it ended there.
+///
+/// Errors: those of [`guest::run`] and of `keep`.
+pub fn measured(
+    spec: &Spec,
+    arguments: &[String],
+    stop: &AtomicBool,
+    quiet: bool,
+    mut keep: impl FnMut(&Record) -> Result<()>,
+) -> Result<(Vec<Record>, Exit)> {
+    let (mut records, mut place) = (Vec::new(), String::new());
+    let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
+        match told {
+            Told::Ready(remark) => place = remark,
+            Told::Record(line) => {
+                let mut record = parsed(&line)?;
+                record.machine.remarks.push(place.clone());
+                keep(&record)?;
+                records.push(record);
+            }
+            Told::Err(line) if !quiet => eprintln!("guest: {line}"),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok((records, code.map_or(Exit::Interrupted, Exit::Program)))
+}
+
+fn parsed(line: &str) -> Result<Record> {
+    serde_json::from_str(line).map_err(|why| Error::Invalid(format!("the guest sent a line that is no record: {why}")))
+}
+
+/// The command line without what is the host's, writing its records for us.
+fn forwarded(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words = words.peekable();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
+        match (OF_THE_HOST.contains(&name), value) {
+            (true, None) => drop(words.next()),
+            (true, Some(_)) => {}
+            (false, _) => kept.push(word),
+        }
+    }
+    kept.extend(["--quiet", "--records", init::RECORDS].map(str::to_owned));
+    kept
+}
+
+/// Fails where a file of the host is named: the guest does not have it.
+///
+/// Errors: Invalid.
+pub fn without_files<T: AsRef<std::path::Path>>(files: &[T]) -> Result<()> {
+    match files.first() {
+        None => Ok(()),
+        Some(file) => Err(Error::Invalid(format!(
+            "{} is a file of this machine, which a guest does not have; leave it out, and data are made in the guest",
+            file.as_ref().display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_is_the_hosts_stays_on_the_host() {
+        let line =
+            "compare --place guest:cpus=2 -m mmap --records=a.jsonl --report b.html --bs 64 --runs=2 --place=guest";
+
+        let kept = forwarded(words(line).into_iter());
+
+        assert_eq!(kept, words("compare -m mmap --bs 64 --runs=2 --quiet --records /run/records"));
+    }
+
+    #[test]
+    fn a_file_of_the_host_is_refused() {
+        let error = without_files(&["/home/me/data"]).unwrap_err().to_string();
+
+        assert!(error.contains("/home/me/data is a file of this machine"), "{error}");
+        assert!(without_files::<&str>(&[]).is_ok());
+    }
+}

@@ -1,0 +1,162 @@
+//! `majorfault kernel`: kernels for guests, and this program in one of them.
+
+use crate::command::{Exit, kernel_test, stop_flag};
+use crate::place::guest::kernel::{self, Kernel, Progress, Variant};
+use crate::place::guest::{self, Spec, Told};
+use anstream::println;
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use majorfault::{Error, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Build kernels, list and test them, and run this program in a guest with one of them
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Build a kernel for guests from Debian's source; what is built already is not built again
+    Build(Build),
+    /// Fetch a kernel as Debian builds it, with the modules that guests need
+    Fetch {
+        /// The package, such as linux-image-6.12.117+deb12-cloud-amd64 [default: what linux-image-cloud-amd64 stands for]
+        package: Option<String>,
+    },
+    /// List the kernels that are built
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check kernels in guests: a trial on one, the strided read-ahead on another, nothing changed without the advice
+    Test(kernel_test::Args),
+    /// Run any other command of majorfault in a guest; its output and exit code become ours
+    Run(Run),
+    /// The first process of a guest
+    #[command(hide = true)]
+    Init,
+    /// Become QEMU and die with the process that started us
+    #[command(hide = true)]
+    Machine {
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct Build {
+    /// Which patches
+    #[arg(value_enum, default_value = "plain")]
+    variant: Variant,
+    /// Debian's package with the source
+    #[arg(long, default_value = "linux-source-6.12")]
+    package: String,
+    /// Compilers at a time [default: one for each processor]
+    #[arg(long, short, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+    /// No progress
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(clap::Args)]
+struct Run {
+    /// The guest: guest, or guest:kernel=NAME,cpus=4,...; see docs/kernel.md
+    #[arg(long, default_value = "guest")]
+    place: Spec,
+    /// A file to take along; the guest has it as /brought/NAME, and runs it where the command begins with that
+    #[arg(long, value_name = "FILE")]
+    bring: Vec<PathBuf>,
+    /// The command, after --
+    #[arg(last = true, required = true)]
+    words: Vec<String>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Result<Exit> {
+    match args.what {
+        What::Build(args) => build(args),
+        What::Fetch { package } => fetch(package),
+        What::List { json } => list(json),
+        What::Test(args) => kernel_test::run(&args),
+        What::Run(args) => in_guest(&args),
+        What::Init => guest::init::live().map(|never| match never {}),
+        What::Machine { words } => Err(guest::become_machine(&words)),
+    }
+}
+
+fn build(args: Build) -> Result<Exit> {
+    let Build { variant, package, jobs, quiet } = args;
+    let processors = || std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let shown = Shown::new(quiet);
+    let kernel = kernel::build(&package, variant, jobs.unwrap_or_else(processors), &*stop_flag()?, &shown)?;
+    shown.0.finish_and_clear();
+    println!("{}", line(&kernel));
+    Ok(Exit::Ok)
+}
+
+fn fetch(package: Option<String>) -> Result<Exit> {
+    let package = package.map_or_else(|| kernel::meant_by("linux-image-cloud-amd64"), Ok)?;
+    println!("{}", line(&kernel::fetch(&package)?));
+    Ok(Exit::Ok)
+}
+
+/// The build on standard error.
+struct Shown(ProgressBar);
+
+impl Shown {
+    fn new(quiet: bool) -> Shown {
+        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Shown(bar)
+    }
+}
+
+impl Progress for Shown {
+    fn step(&self, name: &str) {
+        self.0.set_message(name.to_owned());
+    }
+
+    fn compiled(&self, count: u64) {
+        self.0.set_message(format!("compiling: {count} files"));
+    }
+}
+
+fn line(kernel: &Kernel) -> String {
+    let Kernel { name, source, build_seconds, image, .. } = kernel;
+    format!("{name}  {source}, built in {build_seconds} s  {}", image.display())
+}
+
+fn list(json: bool) -> Result<Exit> {
+    let kernels = kernel::list();
+    if json {
+        let text = serde_json::to_string_pretty(&kernels).map_err(|why| Error::Invalid(why.to_string()))?;
+        println!("{text}");
+        return Ok(Exit::Ok);
+    }
+    kernels.iter().for_each(|kernel| println!("{}", line(kernel)));
+    if kernels.is_empty() {
+        println!("none is built in {}; majorfault kernel build plain", kernel::root().display());
+    }
+    Ok(Exit::Ok)
+}
+
+fn in_guest(args: &Run) -> Result<Exit> {
+    let Run { place, bring, words } = args;
+    let code = guest::run(place, words, bring, &*stop_flag()?, |told| {
+        match told {
+            Told::Out(line) => println!("{line}"),
+            Told::Err(line) => eprintln!("{line}"),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(code.map_or(Exit::Interrupted, Exit::Program))
+}

@@ -1,0 +1,244 @@
+//! The host's side of a guest: starts QEMU, hears its lines, ends it.
+
+use crate::place::child;
+use crate::place::guest::accelerator::{self, KVM_BOOTS_WITHIN};
+use crate::place::guest::disk::{self, Unnamed};
+use crate::place::guest::kernel::{self, Kernel};
+use crate::place::guest::line::{Order, Told};
+use crate::place::guest::program;
+use crate::place::guest::qemu::{self, Files, QEMU};
+use crate::place::guest::remark;
+use crate::place::guest::spec::{Accelerator, Spec};
+use majorfault::params::Value;
+use majorfault::{Bytes, Error, Result};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// How long an emulated guest may take to its first line, on a machine that does much else.
+const BOOTS_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long a guest may say nothing; it says each 2 s that it lives.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// How often the user's wish to stop is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Lines of the console that an error shows.
+const LAST_LINES: usize = 12;
+
+/// Memory of the host that QEMU itself and the archive take.
+const QEMU_NEEDS: Bytes = Bytes::mib(256);
+
+/// A running QEMU. Dropping it ends it.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Boots a guest, runs our program there with `arguments`, and gives each line to `told` as it comes: first `Ready` with a
+/// remark for the records of this place. Gives the program's exit code, or `None` where the user stopped it. Records are told
+/// where the arguments hold `records`, the name under which they are to be written. Where the first argument is a path below
+/// [`BROUGHT`](super::BROUGHT), it is one of the `brought` files that runs instead.
+///
+/// Errors: Missing (QEMU, a kernel of that name, tools), Invalid (a guest that hangs, panics or lacks something, with the last
+/// lines of its console), Io, and what `told` returns.
+pub fn run(
+    spec: &Spec,
+    arguments: &[String],
+    brought: &[PathBuf],
+    stop: &AtomicBool,
+    mut told: impl FnMut(Told) -> Result<()>,
+) -> Result<Option<u8>> {
+    QEMU.met()?;
+    let kernel = kernel::named(&spec.kernel)?;
+    room(spec)?;
+    let order =
+        Order { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
+    let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
+    let mut candidates = accelerator::candidates(spec).into_iter().peekable();
+    while let Some(accelerator) = candidates.next() {
+        let guest = Guest::start(spec, accelerator, &kernel, &archive)?;
+        match guest.ready(stop) {
+            Err(_) if candidates.peek().is_some() => accelerator::remember_failure(),
+            ready => {
+                ready?;
+                told(Told::Ready(remark(spec, &kernel.name, &accelerator.text())))?;
+                return guest.follow(stop, &mut told);
+            }
+        }
+    }
+    Err(Error::Invalid("there is no accelerator to try".to_owned()))
+}
+
+/// Whether the host has the memory.
+fn room(spec: &Spec) -> Result<()> {
+    let (needed, free) = (Bytes(spec.memory.0 + QEMU_NEEDS.0), crate::machine::available_memory());
+    match needed <= free {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "a guest with memory={} needs {} and {} are free; say less memory, or free some",
+            spec.memory,
+            needed.rounded(),
+            free.rounded()
+        ))),
+    }
+}
+
+/// A guest that was started, with what it stands on.
+struct Guest {
+    /// Ended before the files that it has open are gone.
+    machine: Machine,
+    lines: Receiver<String>,
+    console: Unnamed,
+    boots_within: Duration,
+    _disks: Vec<Unnamed>,
+}
+
+impl Guest {
+    fn start(spec: &Spec, accelerator: Accelerator, kernel: &Kernel, archive: &Unnamed) -> Result<Guest> {
+        let console = Unnamed::new(Bytes::mib(1))?;
+        let disk = (spec.disk.0 > 0).then(|| disk::image(spec.disk, spec.fs)).transpose()?;
+        let pmem = (spec.pmem.0 > 0).then(|| disk::persistent(spec.pmem)).transpose()?;
+        let [archive, out] = [archive, &console].map(Unnamed::path);
+        let [disk_path, pmem_path] = [&disk, &pmem].map(|image| image.as_ref().map(Unnamed::path));
+        let files = Files {
+            kernel: &kernel.image,
+            archive: &archive,
+            console: &out,
+            disk: disk_path.as_deref(),
+            pmem: pmem_path.as_deref(),
+        };
+        let own =
+            std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
+        // By way of our own program, which sees to it that QEMU dies with us, even by SIGKILL.
+        let mut child = Command::new(&own)
+            .args(["kernel", "machine", "--"])
+            .args(qemu::command(spec, accelerator, &files))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(console.0.try_clone().map_err(|error| Error::io("share the console", &out, error))?)
+            .spawn()
+            .map_err(|error| Error::io("start a guest", &own, error))?;
+        let lines = lines(&mut child);
+        let boots_within = if accelerator == Accelerator::Kvm { KVM_BOOTS_WITHIN } else { BOOTS_WITHIN };
+        let disks = disk.into_iter().chain(pmem).collect();
+        Ok(Guest { machine: Machine(child), lines, console, boots_within, _disks: disks })
+    }
+
+    /// Waits for the first process.
+    fn ready(&self, stop: &AtomicBool) -> Result<()> {
+        match self.next(self.boots_within, stop)? {
+            Some(Told::Lacks(what)) => Err(self.broken(&what)),
+            Some(_) => Ok(()),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives each line to `told` until the program has ended; its exit code, or `None` where the user stopped it.
+    fn follow(mut self, stop: &AtomicBool, told: &mut impl FnMut(Told) -> Result<()>) -> Result<Option<u8>> {
+        loop {
+            match self.next(SILENCE, stop)? {
+                None => return Ok(None),
+                Some(Told::Ended(code)) => {
+                    // It powers off by itself; dropping it would do as well.
+                    let _ = self.machine.0.wait();
+                    return Ok(Some(code));
+                }
+                Some(Told::Lacks(what)) => return Err(self.broken(&what)),
+                Some(Told::Alive | Told::Ready(_)) => {}
+                Some(other) => told(other)?,
+            }
+        }
+    }
+
+    /// The next line; `None` where the user wants to stop.
+    fn next(&self, patience: Duration, stop: &AtomicBool) -> Result<Option<Told>> {
+        let began = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            match self.lines.recv_timeout(LOOK) {
+                Ok(line) => match serde_json::from_str(&line) {
+                    Ok(told) => return Ok(Some(told)),
+                    Err(why) => return Err(self.broken(&format!("it said something that is no line of ours ({why})"))),
+                },
+                Err(RecvTimeoutError::Disconnected) => return Err(self.broken("it ended before its program did")),
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > patience => {
+                    return Err(self.broken(&format!("it said nothing for {} s", patience.as_secs())));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn broken(&self, what: &str) -> Error {
+        let console = fs::read(self.console.path()).unwrap_or_default();
+        Error::Invalid(format!("the guest broke down: {what}{}", last_lines(&String::from_utf8_lossy(&console))))
+    }
+}
+
+/// The console's last lines, as the end of a sentence.
+fn last_lines(console: &str) -> String {
+    let lines: Vec<&str> = console.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    match lines.len() {
+        0 => "; its console is empty: is the image a kernel for this architecture with \
+              CONFIG_SERIAL_8250_CONSOLE=y?"
+            .to_owned(),
+        count => format!("; its console ends with\n  {}", lines[count.saturating_sub(LAST_LINES)..].join("\n  ")),
+    }
+}
+
+/// What the guest says, line by line, read by a thread that ends with the pipe.
+fn lines(child: &mut Child) -> Receiver<String> {
+    let (sender, lines) = channel();
+    if let Some(output) = child.stdout.take() {
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    lines
+}
+
+/// Becomes QEMU, which dies with the process that started us. Returns only where that failed.
+pub fn become_machine(words: &[String]) -> Error {
+    child::die_with_parent();
+    child::become_program(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_shows_the_end_of_the_console() {
+        let console: String = (0..40).map(|line| format!("line {line}\r\n\r\n")).collect();
+
+        let shown = last_lines(&console);
+
+        assert!(shown.starts_with("; its console ends with\n  line 28\n"), "{shown}");
+        assert!(shown.ends_with("\n  line 39"), "{shown}");
+        assert!(last_lines(" \n").contains("is the image a kernel"));
+    }
+
+    #[test]
+    fn more_memory_than_the_host_has_is_refused_with_both_figures() {
+        let spec: Spec = "guest:memory=900t".parse().unwrap();
+
+        let error = room(&spec).unwrap_err().to_string();
+
+        assert!(error.contains("memory=900t") && error.contains("are free; say less memory"), "{error}");
+    }
+}

@@ -1,0 +1,182 @@
+//! Kernels for guests: what was built here, by name; how one is built.
+//!
+//! Everything lies below one directory: `sources/` (Debian's, as fetched and as patched), `kernels/NAME/` (image, configuration,
+//! log, and `kernel.json`). A build is named by the hash of what went into it, and is not repeated.
+
+mod build;
+mod recipe;
+mod source;
+mod stock;
+
+pub use build::{Progress, build};
+pub use recipe::Variant;
+pub use stock::{fetch, meant_by};
+
+use majorfault::{Error, Missing, Result};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// The variable that names another directory than the default one.
+pub const ROOT: &str = "MAJORFAULT_KERNELS";
+
+/// Name of a kernel's description beside its image.
+const DESCRIPTION: &str = "kernel.json";
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kernel {
+    /// Its name: source, variant, hash.
+    pub name: String,
+    /// Which patches it has.
+    pub variant: String,
+    /// The source's package and version.
+    pub source: String,
+    /// The image.
+    pub image: PathBuf,
+    /// Seconds since 1970 when it was built.
+    pub built_unix_s: u64,
+    /// How long that took.
+    pub build_seconds: u64,
+    /// Modules that the first process loads, in order.
+    #[serde(default)]
+    pub modules: Vec<PathBuf>,
+}
+
+/// The directory that everything lies below: a disk's, because a source takes gigabytes.
+pub fn root() -> PathBuf {
+    let set = std::env::var_os(ROOT).filter(|value| !value.is_empty());
+    set.map_or_else(|| PathBuf::from("/var/tmp/majorfault-kernel"), PathBuf::from)
+}
+
+/// The kernels built here, the latest first.
+pub fn list() -> Vec<Kernel> {
+    list_in(&root())
+}
+
+fn list_in(root: &Path) -> Vec<Kernel> {
+    let dirs = fs::read_dir(root.join("kernels")).into_iter().flatten().flatten();
+    let read = |dir: fs::DirEntry| serde_json::from_slice(&fs::read(dir.path().join(DESCRIPTION)).ok()?).ok();
+    let mut kernels: Vec<Kernel> = dirs.filter_map(read).filter(|kernel: &Kernel| kernel.image.is_file()).collect();
+    kernels.sort_by_key(|kernel| std::cmp::Reverse((kernel.built_unix_s, kernel.name.clone())));
+    kernels
+}
+
+/// The kernel of this name; the latest of this variant; or the image at this path.
+///
+/// Errors: Missing, with the command that builds it; Invalid where the file is no image.
+pub fn named(text: &str) -> Result<Kernel> {
+    named_in(&root(), text)
+}
+
+fn named_in(root: &Path, text: &str) -> Result<Kernel> {
+    if text.contains('/') {
+        return at_path(Path::new(text));
+    }
+    let kernels = list_in(root);
+    let found = kernels.iter().find(|kernel| kernel.name == text || kernel.variant == text);
+    found.cloned().ok_or_else(|| Error::Missing(missing(text, &kernels)))
+}
+
+fn missing(text: &str, kernels: &[Kernel]) -> Missing {
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    let here =
+        if names.is_empty() { "none is built here".to_owned() } else { format!("here are {}", names.join(", ")) };
+    let remedy = match Variant::named(text) {
+        _ if text == "stock" => "majorfault kernel fetch".to_owned(),
+        Some(variant) => format!("majorfault kernel build {}", variant.name()),
+        None => "majorfault kernel build plain, or the path of an image after kernel=".to_owned(),
+    };
+    Missing::new(format!("kernel \"{text}\""), here, remedy)
+}
+
+/// Where the x86 boot protocol has its magic number.
+const MAGIC_AT: u64 = 0x202;
+
+fn at_path(path: &Path) -> Result<Kernel> {
+    let mut magic = [0; 4];
+    let file = fs::File::open(path).map_err(|error| {
+        Error::io("open the kernel's image", path, error).with_remedy("majorfault kernel list has names")
+    })?;
+    let is_image = file.read_exact_at(&mut magic, MAGIC_AT).is_ok() && magic == *b"HdrS";
+    if !is_image {
+        return Err(Error::Invalid(format!("{} is no kernel image (a bzImage for x86)", path.display())));
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Kernel {
+        name,
+        variant: "unknown".to_owned(),
+        source: path.display().to_string(),
+        image: path.to_owned(),
+        built_unix_s: 0,
+        build_seconds: 0,
+        modules: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory with a built kernel for each name, variant and time.
+    fn with(kernels: &[(&str, &str, u64)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (name, variant, built_unix_s) in kernels {
+            let dir = root.path().join("kernels").join(name);
+            fs::create_dir_all(&dir).unwrap();
+            let image = dir.join("bzImage");
+            fs::write(&image, "").unwrap();
+            let kernel = Kernel {
+                name: (*name).to_owned(),
+                variant: (*variant).to_owned(),
+                source: "linux-source 6.12".to_owned(),
+                image,
+                built_unix_s: *built_unix_s,
+                build_seconds: 300,
+                modules: Vec::new(),
+            };
+            fs::write(dir.join(DESCRIPTION), serde_json::to_vec(&kernel).unwrap()).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn a_variant_means_its_latest_build() {
+        let root =
+            with(&[("6.12-plain-a", "plain", 5), ("6.12-plain-b", "plain", 9), ("6.12-strided-c", "strided", 7)]);
+
+        let name = |text: &str| named_in(root.path(), text).unwrap().name;
+
+        assert_eq!(name("plain"), "6.12-plain-b");
+        assert_eq!(name("6.12-plain-a"), "6.12-plain-a");
+        assert_eq!(name("strided"), "6.12-strided-c");
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_here_is_missing_with_the_command_that_builds_it() {
+        let root = with(&[("6.12-plain-a", "plain", 5)]);
+
+        let error = named_in(root.path(), "strided").unwrap_err().to_string();
+
+        assert!(error.contains("here are 6.12-plain-a"), "{error}");
+        assert!(error.contains("majorfault kernel build strided"), "{error}");
+    }
+
+    #[test]
+    fn one_whose_image_is_gone_is_not_listed() {
+        let root = with(&[("6.12-plain-a", "plain", 5)]);
+        fs::remove_file(root.path().join("kernels/6.12-plain-a/bzImage")).unwrap();
+
+        assert_eq!(list_in(root.path()), []);
+    }
+
+    #[test]
+    fn a_file_that_is_no_image_is_refused() {
+        for path in ["/etc/hostname", "/bin/sh"] {
+            let error = named(path).unwrap_err().to_string();
+
+            assert!(error.contains(&format!("{path} is no kernel image")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What guest and host say to each other: one order, in a file of the archive; then lines of JSON from the guest.
+
+use serde::{Deserialize, Serialize};
+
+/// Where the order lies in the guest.
+pub const ORDER: &str = "/order.json";
+
+/// Where modules lie in the guest, to be loaded in the order of their names.
+pub const MODULES: &str = "/modules";
+
+/// Where files lie that the user brought.
+pub const BROUGHT: &str = "/brought";
+
+/// Name of the virtio port that lines are sent through.
+pub const PORT: &str = "majorfault";
+
+/// What the guest is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Arguments for our own program.
+    pub arguments: Vec<String>,
+    /// File systems to mount, in order: device, type, options, where.
+    pub mounts: Vec<Mount>,
+    /// Where the program is to write its records.
+    pub records: String,
+}
+
+/// One file system to mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// The device's file, and the option of the kernel that drives it.
+    pub device: (String, String),
+    /// Type of the file system.
+    pub kind: String,
+    /// Its options.
+    pub options: String,
+    /// Where it is mounted.
+    pub at: String,
+}
+
+/// One line from the guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// The first process runs; the kernel's release. Told on by the host with its remark on the place.
+    Ready(String),
+    /// A line of the program's standard output.
+    Out(String),
+    /// A line of its standard error.
+    Err(String),
+    /// A record, as the program wrote it.
+    Record(String),
+    /// Nothing new; the guest lives.
+    Alive,
+    /// The guest cannot do its order: what it lacks.
+    Lacks(String),
+    /// The program ended with this exit code.
+    Ended(u8),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_from_the_guest_is_one_line_whatever_is_in_it() {
+        let told = Told::Out("a \"b\"\n\u{1b}[1m".to_owned());
+
+        let line = serde_json::to_string(&told).unwrap();
+
+        assert_eq!(line, r#"{"out":"a \"b\"\n\u001b[1m"}"#);
+        assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);
+    }
+}

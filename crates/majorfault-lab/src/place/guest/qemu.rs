@@ -1,0 +1,161 @@
+//! QEMU's command line for a guest.
+
+use crate::place::guest::spec::{Accelerator, Spec};
+use majorfault::{Missing, Need};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The program.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+
+/// A machine emulator, for guests.
+pub const QEMU: Need = Need {
+    name: "guests",
+    summary: "running a trial in a guest with a kernel of one's choice",
+    probe: || {
+        let out = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
+        match out {
+            Ok(out) => Ok(String::from_utf8_lossy(&out.stdout).lines().next().unwrap_or_default().to_owned()),
+            Err(error) => {
+                let reason = match error.kind() {
+                    std::io::ErrorKind::NotFound => format!("{PROGRAM} is not installed"),
+                    _ => format!("{PROGRAM} does not start: {error}"),
+                };
+                Err(Missing::new("guests", reason, "apt-get install qemu-system-x86"))
+            }
+        }
+    },
+};
+
+/// The files that a guest is started from.
+pub struct Files<'a> {
+    /// The kernel's image.
+    pub kernel: &'a Path,
+    /// The archive that it unpacks.
+    pub archive: &'a Path,
+    /// Where its console goes.
+    pub console: &'a Path,
+    /// Image of the disk.
+    pub disk: Option<&'a Path>,
+    /// Image of the persistent memory.
+    pub pmem: Option<&'a Path>,
+}
+
+/// Kernel arguments: silent but for trouble, ends on a panic, time from the counter without calibration, fixed addresses.
+const KERNEL: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr tsc=reliable rdinit=/init";
+
+/// What our program is told as first process.
+const INIT: &str = "kernel init";
+
+/// The words of the command, the program first.
+pub fn command(spec: &Spec, accelerator: Accelerator, files: &Files<'_>) -> Vec<String> {
+    let path = |path: &Path| path.display().to_string();
+    let mut words: Vec<String> = [PROGRAM, "-nodefaults", "-nographic", "-no-reboot", "-no-user-config"]
+        .into_iter()
+        .map(str::to_owned)
+        .collect();
+    let mut add = |name: &str, value: String| words.extend([format!("-{name}"), value]);
+    add("machine", "q35".to_owned());
+    engine(accelerator, &mut add);
+    memory(spec, &mut add);
+    add("smp", format!("{}", spec.cpus));
+    add("kernel", path(files.kernel));
+    add("initrd", path(files.archive));
+    let delay = spec.device_mapper().map(|argument| format!(" {argument}")).unwrap_or_default();
+    add("append", format!("{KERNEL}{delay} -- {INIT}"));
+    add("serial", format!("file:{}", path(files.console)));
+    add("device", "virtio-serial-pci".to_owned());
+    // Lines for us come through our pipe; the console has a file of its own.
+    add("chardev", "file,id=lines,path=/proc/self/fd/1".to_owned());
+    add("device", "virtserialport,chardev=lines,name=majorfault".to_owned());
+    if let Some(disk) = files.disk {
+        add("drive", format!("file={},if=none,id=disk,format=raw,cache=unsafe,discard=unmap", path(disk)));
+        add("device", format!("virtio-blk-pci,drive=disk,num-queues={}", spec.cpus.min(4)));
+    }
+    if let Some(pmem) = files.pmem {
+        let (path, size) = (path(pmem), spec.pmem.0);
+        add("object", format!("memory-backend-file,id=pmem,share=on,mem-path={path},size={size}"));
+        add("device", "virtio-pmem-pci,memdev=pmem".to_owned());
+    }
+    words
+}
+
+fn engine(accelerator: Accelerator, add: &mut impl FnMut(&str, String)) {
+    match accelerator {
+        Accelerator::Kvm => {
+            add("accel", "kvm".to_owned());
+            add("cpu", "host".to_owned());
+        }
+        Accelerator::Auto | Accelerator::Tcg => {
+            add("accel", "tcg,thread=multi".to_owned());
+            add("cpu", "max".to_owned());
+        }
+    }
+}
+
+/// Memory, in as many nodes as are wanted, and room in the address space for what is persistent.
+fn memory(spec: &Spec, add: &mut impl FnMut(&str, String)) {
+    let (size, numa) = ((spec.memory.0 >> 20) << 20, u64::from(spec.numa));
+    let most = size + spec.pmem.0 + (1 << 30);
+    add("m", format!("size={}M,slots=2,maxmem={}M", size >> 20, most >> 20));
+    if numa == 1 {
+        return;
+    }
+    let cpus = u64::from(spec.cpus) / numa;
+    for node in 0..numa {
+        // The first takes what does not divide into whole MiB.
+        let share = (size / numa) >> 20;
+        let mib = if node == 0 { (size >> 20) - share * (numa - 1) } else { share };
+        add("object", format!("memory-backend-ram,id=node{node},size={mib}M"));
+        let (first, last) = (node * cpus, node * cpus + cpus - 1);
+        add("numa", format!("node,nodeid={node},cpus={first}-{last},memdev=node{node}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str, accelerator: Accelerator) -> String {
+        let spec: Spec = text.parse().unwrap();
+        let [kernel, archive, console, disk, pmem] = ["k", "a", "c", "d", "p"].map(Path::new);
+        let files = Files {
+            kernel,
+            archive,
+            console,
+            disk: (spec.disk.0 > 0).then_some(disk),
+            pmem: (spec.pmem.0 > 0).then_some(pmem),
+        };
+        command(&spec, accelerator, &files).join(" ")
+    }
+
+    #[test]
+    fn two_nodes_share_processors_and_memory() {
+        let words = words("guest:cpus=4,numa=2,memory=1001m", Accelerator::Tcg);
+
+        assert!(
+            words.contains("-object memory-backend-ram,id=node0,size=501M -numa node,nodeid=0,cpus=0-1,memdev=node0")
+        );
+        assert!(
+            words.contains("-object memory-backend-ram,id=node1,size=500M -numa node,nodeid=1,cpus=2-3,memdev=node1")
+        );
+    }
+
+    #[test]
+    fn persistent_memory_has_room_beside_memory() {
+        let words = words("guest:memory=1g,pmem=2g,disk=0", Accelerator::Tcg);
+
+        assert!(words.contains("-m size=1024M,slots=2,maxmem=4096M"), "{words}");
+        assert!(words.contains("mem-path=p,size=2147483648 -device virtio-pmem-pci"), "{words}");
+        assert!(!words.contains("virtio-blk"), "{words}");
+    }
+
+    #[test]
+    fn a_panic_ends_the_guest_and_our_program_is_told_that_it_is_first() {
+        let words = words("guest:delay_ms=10,disk=1g", Accelerator::Kvm);
+
+        assert!(words.contains("panic=-1") && words.contains("-no-reboot"), "{words}");
+        assert!(words.contains("delay /dev/vda 0 10 /dev/vda 0 0\" -- kernel init"), "{words}");
+        assert!(words.contains("-accel kvm -cpu host"), "{words}");
+    }
+}
