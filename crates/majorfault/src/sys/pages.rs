@@ -205,32 +205,26 @@ impl PageMemory {
         let _ = advice::madvise(&self.memory, first as usize * self.page, count * self.page, Advice::PopulateWrite);
     }
 
-    /// Takes the memory of these pages back, and their content with it, in as few calls as the kernel allows. Returns
-    /// the number of calls.
+    /// Takes the memory of these pages back, and their content with it, in as few calls as the kernel allows: they are not
+    /// filled afterwards. Returns the number of calls.
     ///
-    /// Errors: Io; then the pages are free, with their content.
+    /// Errors: Io; then those that are filled have their content.
     ///
     /// Panics where a page is of other memory: its number would name one here that somebody may be reading.
-    pub fn evict(&self, mut pages: Vec<Exclusive<'_>>) -> Result<u64> {
+    pub fn evict(&self, pages: &mut [Exclusive<'_>]) -> Result<u64> {
         assert!(pages.iter().all(|held| std::ptr::eq(held.memory, self)), "a page of other memory");
-        let ranges: Vec<(usize, usize)> =
-            pages.iter().map(|held| (held.number as usize * self.page, self.page)).collect();
         let mut calls = 0;
-        for ranges in ranges.chunks(RANGES) {
+        for pages in pages.chunks_mut(RANGES) {
+            let ranges: Vec<(usize, usize)> = pages.iter().map(|held| (held.at(), self.page)).collect();
             calls += 1;
-            let all = ranges.len() * self.page;
-            if advice::process_madvise_dont_need(&self.memory, ranges).is_ok_and(|dropped| dropped == all) {
-                continue;
-            }
-            // Before Linux 6.14, or interrupted half-way: dropping twice harms nobody.
-            for (at, length) in ranges {
+            // Nothing before Linux 6.14, or a part where it was interrupted.
+            let dropped = advice::process_madvise_dont_need(&self.memory, &ranges).map_or(0, |bytes| bytes / self.page);
+            pages[..dropped].iter_mut().for_each(Exclusive::set_evicted);
+            for held in &mut pages[dropped..] {
                 calls += 1;
-                advice::madvise(&self.memory, *at, *length, Advice::DontNeed)?;
+                advice::madvise(&self.memory, held.at(), self.page, Advice::DontNeed)?;
+                held.set_evicted();
             }
-        }
-        for held in &mut pages {
-            held.filled = false;
-            held.dirty = false;
         }
         Ok(calls)
     }
@@ -284,6 +278,12 @@ impl<'m> Exclusive<'m> {
     /// Its bytes are the page's now.
     pub fn set_filled(&mut self) {
         self.filled = true;
+    }
+
+    /// Its bytes are gone.
+    fn set_evicted(&mut self) {
+        self.filled = false;
+        self.dirty = false;
     }
 
     /// Whether it was changed since it was last written.
@@ -487,10 +487,11 @@ mod tests {
     fn evicted_pages_give_their_memory_back_in_one_call() {
         let memory = PageMemory::new(64, 4096).unwrap();
         (0..64).for_each(|number| filled(&memory, number, 9));
-        let held = (0..64).map(|number| memory.lock(number).unwrap()).collect();
+        let mut held: Vec<_> = (0..64).map(|number| memory.lock(number).unwrap()).collect();
 
-        let calls = memory.evict(held).unwrap();
+        let calls = memory.evict(&mut held).unwrap();
 
+        drop(held);
         assert!(calls == 1 || calls == 65, "{calls} calls for 64 pages");
         assert!((0..64).all(|number| matches!(memory.share(number), Err(Refused::Evicted))));
         assert!(memory.lock(5).unwrap().iter().all(|byte| *byte == 0));
@@ -502,9 +503,9 @@ mod tests {
         filled(&memory, 0, 5);
         filled(&other, 0, 6);
         let reading = memory.share(0).unwrap();
-        let foreign = vec![other.lock(0).unwrap()];
+        let mut foreign = [other.lock(0).unwrap()];
 
-        let evicted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| memory.evict(foreign)));
+        let evicted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| memory.evict(&mut foreign)));
 
         assert!(evicted.is_err());
         assert_eq!(reading[..], [5; 4096]);
