@@ -20,8 +20,36 @@ pub struct PageMemory {
     /// Who reads or writes a missing page waits for it to be filled. Closed before the memory goes.
     faults: Option<Uffd>,
     memory: Mapping,
-    words: Box<[AtomicU64]>,
+    words: Words,
     page: usize,
+}
+
+/// The state word of each page, in memory that is zeros until it is touched: that is [`state::NEW`].
+struct Words {
+    memory: Mapping,
+    count: usize,
+}
+
+const _: () = assert!(state::NEW == 0);
+
+impl Words {
+    fn new(count: usize) -> Result<Words> {
+        // Never nothing, which cannot be mapped; no overflow, as pages are longer than words.
+        let memory = Mapping::reserve((count * size_of::<AtomicU64>()).max(1))?;
+        // The first use of a page takes 4 KiB for the words around its own, not 2 MiB; refused where there are no huge pages.
+        let _ = advice::madvise(&memory, 0, memory.length(), Advice::NoHugePage);
+        Ok(Words { memory, count })
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is private, as long as this, begins at a multiple of 4096, and is reached by these atomic words
+        // only; zeros are valid ones.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
+    }
 }
 
 /// A page that this holder alone has. Let go on drop: free for all, or evicted again where it was and nothing was put in.
@@ -56,7 +84,8 @@ impl fmt::Debug for Shared<'_> {
 }
 
 impl PageMemory {
-    /// Address space for `count` pages of `page` bytes (a power of two, 4096 or more), and 8 bytes of state for each.
+    /// Address space for `count` pages of `page` bytes (a power of two, 4096 or more), and for 8 bytes of state each, which take
+    /// memory as pages near each other are used first.
     ///
     /// Errors: Invalid (page), Io (no address space).
     pub fn new(count: u64, page: usize) -> Result<PageMemory> {
@@ -71,8 +100,7 @@ impl PageMemory {
         let advice = if page < crate::sys::map::HUGE_PAGE { Advice::NoHugePage } else { Advice::HugePage };
         // Refused where the kernel has no huge pages, which is as well.
         let _ = advice::madvise(&memory, 0, memory.length(), advice);
-        let words = (0..count).map(|_| AtomicU64::new(state::NEW)).collect();
-        Ok(PageMemory { faults: None, memory, words, page })
+        Ok(PageMemory { faults: None, memory, words: Words::new(count as usize)?, page })
     }
 
     /// The same, and whoever touches a page that is not in memory waits until it is filled: [`PageMemory::faults`] tells
