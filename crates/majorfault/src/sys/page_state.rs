@@ -117,7 +117,8 @@ pub fn lock_marked(word: &impl Word) -> Result<Locked, Refused> {
 
 /// The same, only where the page is in memory, free and dirty.
 pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
-    let found = word.load(Ordering::Relaxed);
+    // Acquire: who finds the page clean comes after whoever wrote it.
+    let found = word.load(Ordering::Acquire);
     match (found & STATE, found & DIRTY) {
         (FREE | MARKED, DIRTY) => lock_from(word, found),
         (EVICTED, _) | (_, 0) => Err(Refused::Evicted),
