@@ -195,7 +195,7 @@ struct Arrived<'p> {
 }
 
 impl Arrived<'_> {
-    fn into_ring(&mut self) {
+    fn enter_ring(&mut self) {
         if !self.numbers.is_empty() {
             self.pool.ring.arrive(self.numbers.drain(..));
         }
@@ -205,7 +205,7 @@ impl Arrived<'_> {
 impl Drop for Arrived<'_> {
     // However a visit ends: what is not in the ring is never evicted.
     fn drop(&mut self) {
-        self.into_ring();
+        self.enter_ring();
     }
 }
 
@@ -232,7 +232,7 @@ impl Reading<'_, '_> {
         }
         let more = self.pool.batch().max(wanted - taken).min(self.absent.len() as u64 - taken);
         self.room.taken += more;
-        self.arrived.into_ring();
+        self.arrived.enter_ring();
         self.pool.resident.fetch_add(more, Ordering::Relaxed);
         while self.pool.resident.load(Ordering::Relaxed) > self.pool.room && evict_clean(self.pool) > 0 {}
     }
