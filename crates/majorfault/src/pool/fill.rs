@@ -137,7 +137,7 @@ fn read<'p>(
         make_room(pool, reader, count)?;
     }
     pool.count(|counts| &counts.misses, count);
-    let runs = runs(&absent, (pool.options.transfer.0 / pool.options.page.0).max(1));
+    let runs = runs(pool, absent.iter().map(|(_, held)| held.number()));
     let extents: Vec<Extent> = runs.iter().map(|run| pool.run(absent[run.start].1.number(), run.len())).collect();
     let mut reading = Reading {
         runs,
@@ -160,12 +160,13 @@ fn read<'p>(
     Ok(flow)
 }
 
-/// Pages that follow each other, to be read together: ranges of `absent`. None crosses a multiple of `most` pages.
-fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::with_capacity(absent.len());
+/// Pages that follow each other, to be transferred together: ranges of `numbers`. None crosses a multiple of the pool's
+/// transfer.
+pub(super) fn runs(pool: &Inner, numbers: impl Iterator<Item = u64>) -> Vec<Range<usize>> {
+    let most = (pool.options.transfer.0 / pool.options.page.0).max(1);
+    let mut runs: Vec<Range<usize>> = Vec::with_capacity(numbers.size_hint().0);
     let mut before = None;
-    for (index, (_, held)) in absent.iter().enumerate() {
-        let number = held.number();
+    for (index, number) in numbers.enumerate() {
         match runs.last_mut() {
             Some(run) if before == number.checked_sub(1) && number % most != 0 => run.end = index + 1,
             _ => runs.push(index..index + 1),

@@ -29,6 +29,7 @@ mod file;
 mod fill;
 mod method;
 mod pointers;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod uffd;
@@ -63,7 +64,7 @@ crate::params! {
         page: Bytes = Bytes::kib(4),
         /// Pages evicted at once, an eighth of the pool at most; 256 make a flush of other processors' TLBs cheap for each.
         batch: u32 = 256,
-        /// Bytes of neighbouring pages read at once at most. No read crosses a multiple of it: where files take turns, it has to divide their stripe.
+        /// Bytes of neighbouring pages read or written at once at most. No transfer crosses a multiple of it: where files take turns, it has to divide their stripe.
         transfer: Bytes = Bytes::kib(256),
     }
 }

@@ -305,7 +305,7 @@ struct Before<F> {
 /// What a reader is about to do.
 enum Step<'a> {
     Visit(&'a [Extent]),
-    Update,
+    Update(&'a [Extent]),
 }
 
 impl<F: FnMut(Step<'_>) + Send> Reader for Before<F> {
@@ -315,7 +315,7 @@ impl<F: FnMut(Step<'_>) + Send> Reader for Before<F> {
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-        (self.before)(Step::Update);
+        (self.before)(Step::Update(extents));
         self.below.update(extents, filler)
     }
 
@@ -342,7 +342,7 @@ fn a_flush_waits_for_dirty_pages_that_are_held_and_writes_them() {
     let pool = pool(&file, 32);
     let (told, writes) = std::sync::mpsc::channel();
     let before = move |step: Step<'_>| {
-        if let Step::Update = step {
+        if let Step::Update(_) = step {
             told.send(()).unwrap();
         }
     };
@@ -501,6 +501,44 @@ fn neighbours_are_read_together_up_to_the_transfer() {
     assert_eq!(reads(&file, &[9, 8, 7], 64), [(9, PAGE), (8, PAGE), (7, PAGE)]);
     assert_eq!(reads(&file, &[19, 20], 64), [(19, PAGE + 100)], "the last page is short");
     assert_eq!(reads(&file, &[3, 4], 1), [(3, PAGE), (4, PAGE)]);
+}
+
+/// The updates that changing `pages` and a flush make: for each call, first page and bytes of each transfer.
+fn writes(file: &TestFile, pages: &[u64], transfer: u64) -> Vec<Vec<(u64, usize)>> {
+    let options = PoolLayout { transfer: Bytes(transfer * PAGE as u64), ..PoolLayout::default() };
+    let pool = Pool::new(file.length() as u64, options).unwrap();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let before = move |step: Step<'_>| {
+        if let Step::Update(extents) = step {
+            noted.lock().unwrap().push(extents.iter().map(|it| (it.offset / PAGE as u64, it.length)).collect());
+        }
+    };
+    let mut handle = pool.handle(Box::new(Before { below: below(file), before }));
+    let content = |number: u64, length: usize| vec![number as u8 + 100; length];
+    for number in pages {
+        handle.replace(*number, |bytes| bytes.copy_from_slice(&content(*number, bytes.len()))).unwrap();
+    }
+    handle.flush().unwrap();
+    let mut expected = file.content().to_vec();
+    for number in pages {
+        let at = *number as usize * PAGE;
+        let end = file.length().min(at + PAGE);
+        expected[at..end].copy_from_slice(&content(*number, end - at));
+    }
+    assert!(std::fs::read(file.path()).unwrap() == expected, "{pages:?}");
+    std::mem::take(&mut *seen.lock().unwrap())
+}
+
+#[test]
+fn neighbours_are_written_together_up_to_the_transfer_and_all_by_one_call() {
+    let file = || TestFile::on_disk(20 * PAGE + 100);
+
+    assert_eq!(writes(&file(), &[5, 0, 2, 8, 1, 7], 64), [[(0, 3 * PAGE), (5, PAGE), (7, 2 * PAGE)]]);
+    assert_eq!(writes(&file(), &[2, 3, 4, 5, 8], 4), [[(2, 2 * PAGE), (4, 2 * PAGE), (8, PAGE)]]);
+    assert_eq!(writes(&file(), &[20, 19], 64), [[(19, PAGE + 100)]], "the last page is short");
+    assert_eq!(writes(&file(), &[3, 4], 1), [[(3, PAGE), (4, PAGE)]]);
+    assert_eq!(writes(&file(), &[], 64), Vec::<Vec<(u64, usize)>>::new());
 }
 
 #[test]

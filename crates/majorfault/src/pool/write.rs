@@ -1,24 +1,33 @@
 //! Writing dirty pages: behind, before they are evicted, and when asked.
 
-use super::Inner;
+use super::{Inner, fill};
 use crate::access::{Filler, Reader};
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::sys::page_state::Refused;
 use crate::sys::pages::Exclusive;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
-struct Copying<'a, 'p>(&'a [Exclusive<'p>]);
+/// Puts neighbouring pages next to each other, for one transfer.
+struct Copying<'a, 'p> {
+    pages: &'a [Exclusive<'p>],
+    /// What each transfer writes.
+    runs: &'a [Range<usize>],
+}
 
 impl Filler for Copying<'_, '_> {
     fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
-        bytes.copy_from_slice(&self.0[index][..bytes.len()]);
+        let pages = &self.pages[self.runs[index].clone()];
+        for (held, bytes) in pages.iter().zip(bytes.chunks_mut(pages[0].len())) {
+            bytes.copy_from_slice(&held[..bytes.len()]);
+        }
         ControlFlow::Continue(())
     }
 }
 
-/// Writes those of these pages that are dirty; those written are clean afterwards. A failure is kept, to be told by the next
-/// flush: which page of a batch it was cannot be known, so all of the batch stay dirty.
+/// Writes those of these pages that are dirty, by one call of the reader, neighbours together; those written are clean
+/// afterwards. A failure is kept, to be told by the next flush: which page of a batch it was cannot be known, so all of the
+/// batch stay dirty.
 pub(super) fn behind(pool: &Inner, reader: &mut dyn Reader, pages: &mut [Exclusive<'_>]) {
     pages.sort_by_key(|held| (!held.is_dirty(), held.number()));
     let count = pages.partition_point(Exclusive::is_dirty);
@@ -26,8 +35,9 @@ pub(super) fn behind(pool: &Inner, reader: &mut dyn Reader, pages: &mut [Exclusi
         return;
     }
     let dirty = &mut pages[..count];
-    let extents: Vec<Extent> = dirty.iter().map(|held| pool.extent(held.number())).collect();
-    match reader.update(&extents, &mut Copying(dirty)) {
+    let runs = fill::runs(pool, dirty.iter().map(Exclusive::number));
+    let extents: Vec<Extent> = runs.iter().map(|run| pool.run(dirty[run.start].number(), run.len())).collect();
+    match reader.update(&extents, &mut Copying { pages: dirty, runs: &runs }) {
         Ok(()) => {
             pool.dirty.remove(dirty.iter().map(Exclusive::number));
             dirty.iter_mut().for_each(|held| held.set_dirty(false));
