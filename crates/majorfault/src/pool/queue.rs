@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_was_left_by_a_panic_or_is_in_use_is_done_without() {
-        let file = TestFile::on_disk(8 * PAGE);
+        let file = TestFile::on_disk(64 * PAGE);
         let mut reader = batched(&file.target(true)).unwrap();
         let (mut other, all) = (reader.sibling().unwrap(), pages(&file, 1));
         let mut seen = [0, 0];
@@ -135,12 +135,12 @@ mod tests {
             other.visit(&all, &mut |_: usize, _: &[u8]| seen[1] += 1).unwrap();
         };
         reader.visit(&all, &mut inside).unwrap();
-        assert_eq!(seen, [8, 64], "while another thread has it");
+        assert_eq!(seen, [64, 64 * 64], "while another thread has it");
 
         let panics = std::panic::AssertUnwindSafe(|| reader.visit(&all, &mut |_: usize, _: &[u8]| panic!("seen")));
         assert!(std::panic::catch_unwind(panics).is_err());
         let mut after = 0;
         reader.visit(&all, &mut |_: usize, _: &[u8]| after += 1).unwrap();
-        assert_eq!(after, 8);
+        assert_eq!(after, 64);
     }
 }
