@@ -124,9 +124,13 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(state: u64) -> Arc<Pair> {
-        let zero = || loom::sync::atomic::AtomicU64::new(1);
-        Arc::new(Pair { word: Modelled(loom::sync::atomic::AtomicU64::new(state)), values: [zero(), zero()] })
+    /// In memory and free.
+    fn new() -> Arc<Pair> {
+        let one = || loom::sync::atomic::AtomicU64::new(1);
+        let word = Modelled(loom::sync::atomic::AtomicU64::new(NEW));
+        lock(&word).unwrap();
+        unlock(&word, Leave::Free, false);
+        Arc::new(Pair { word, values: [one(), one()] })
     }
 
     /// Sets both words as the page's writer, where nobody holds it.
@@ -154,7 +158,7 @@ fn reads_no_half(pair: &Pair) {
 /// matter, but a thread's own look at a word hides those of others before it: who is first makes a difference.
 fn pair_beside(first: fn(&Pair), others: &'static [fn(&Pair)]) {
     few_preemptions(3, move || {
-        let pair = Pair::new(0);
+        let pair = Pair::new();
         let begin = |other: &fn(&Pair)| {
             let (pair, other) = (Arc::clone(&pair), *other);
             thread::spawn(move || other(&pair))
@@ -194,7 +198,7 @@ fn a_page_that_the_clock_marked_after_a_change_is_read_with_the_change() {
 #[test]
 fn a_version_that_was_read_before_a_change_is_not_that_of_the_page_after_it() {
     loom::model(|| {
-        let pair = Pair::new(0);
+        let pair = Pair::new();
         let its = Arc::clone(&pair);
         let first = begin(&pair.word).unwrap();
         let writer = thread::spawn(move || its.change(2));

@@ -557,7 +557,11 @@ mod tests {
         let extent = Extent { offset: PAGE as u64, length: 2 << 20 };
         for hint in Hint::ALL.iter().map(crate::params::Value::text) {
             for align in ["page", "2m", "skewed"] {
-                let mut opened = opened(&file, &format!("advice={hint},align={align},populate=read"));
+                let given = format!("advice={hint},align={align},populate=read");
+                let mut opened = match (METHOD.open)(file.target(false), &given.parse().unwrap()) {
+                    Err(Error::Missing(_)) if hint == "strided" => continue,
+                    opened => opened.unwrap(),
+                };
 
                 opened
                     .reader

@@ -2,8 +2,8 @@
 //! file access.
 
 use super::fill::Content;
-use super::{Handle, Metrics, Pool, PoolLayout};
-use crate::access::{DirectOptions, MethodOptions, PreadOptions};
+use super::{Handle, Metrics, Pool, PoolLayout, queue};
+use crate::access::{MethodOptions, PreadOptions};
 use crate::error::{Error, Result};
 use crate::files::{Layout, Target};
 use crate::units::Bytes;
@@ -213,13 +213,13 @@ impl Open {
         let target = Arc::new(Target::open(&[path.to_owned()], &layout)?);
         // Past the page cache only where the last page is whole; a partial page could not be written that way.
         let is_whole = length % options.page.0.max(4096) == 0;
-        let direct = is_whole.then(|| DirectOptions::default().open_target(Arc::clone(&target)).ok()).flatten();
-        let reader = direct.map_or_else(|| PreadOptions::default().open_target(Arc::clone(&target)), Ok)?;
-        // No more memory than the file could use: the budget is meant for the file at its largest.
+        let direct = is_whole.then(|| queue::batched(&target).ok()).flatten();
+        let reader = direct.map_or_else(|| Ok(PreadOptions::default().open_target(target)?.reader), Ok::<_, Error>)?;
+        // No more room than the file could use: a budget is for the largest it will be.
         let least = Bytes(16 * options.page.0);
         let options = PoolLayout { memory: options.memory.max(least), ..options };
         let pool = Pool::new(length, options)?;
-        let handles = Mutex::new(vec![pool.handle(reader.reader)]);
+        let handles = Mutex::new(vec![pool.handle(reader)]);
         Ok(Open { length, pool: Some(pool), handles })
     }
 

@@ -9,13 +9,7 @@ use crate::sys::pages::{Exclusive, Shared};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
-/// Positions of the clock that one thread claims at a time.
-const STEP: u64 = 64;
-
-/// Pages of room made at a time while reads are under way.
-const AHEAD: u64 = 64;
-
-/// From this many bytes on, memory is requested by one call instead of a fault for each 4096 bytes.
+/// Bytes from which on memory is asked for by a call of its own, rather than by a fault for each 4096.
 const POPULATED: usize = 16 << 10;
 
 /// How often a thread yields before it reports that there is no room.
@@ -137,29 +131,28 @@ fn read<'p>(
     arrivals: &mut dyn Arrivals<'p>,
 ) -> Result<ControlFlow<()>> {
     let count = absent.len() as u64;
-    // Without dirty pages, room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
-    let early = pool.dirty.load(Ordering::Relaxed) > 0;
+    // Without dirty pages room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
+    let early = !pool.dirty.is_empty();
     if early {
         make_room(pool, reader, count)?;
     }
     pool.count(|counts| &counts.misses, count);
-    let runs = runs(&absent, (pool.options.transfer.0 / pool.options.page.0).max(1));
+    let runs = runs(pool, absent.iter().map(|(_, held)| held.number()));
     let extents: Vec<Extent> = runs.iter().map(|run| pool.run(absent[run.start].1.number(), run.len())).collect();
     let mut reading = Reading {
         runs,
         absent: absent.into_iter().map(Some).collect(),
         arrivals,
         pool,
-        reserved: if early { count } else { 0 },
-        came: 0,
+        room: Room { pool, taken: if early { count } else { 0 }, used: 0 },
+        arrived: Arrived { pool, numbers: Vec::new() },
         flow: ControlFlow::Continue(()),
         failed: None,
     };
     let visited = reader.visit(&extents, &mut reading);
-    let Reading { absent, reserved, came, flow, failed, .. } = reading;
-    // Pages that did not arrive are evicted again when their guards drop.
-    drop(absent);
-    pool.resident.fetch_sub(reserved - came, Ordering::Relaxed);
+    let Reading { absent, room, arrived, flow, failed, .. } = reading;
+    // Those that did not come are evicted again as their guards go.
+    drop((absent, arrived, room));
     visited?;
     failed.map_or(Ok(()), Err)?;
     // Makes up now for what a budget full of held or dirty pages allowed above.
@@ -167,12 +160,13 @@ fn read<'p>(
     Ok(flow)
 }
 
-/// Consecutive pages that are read together, as ranges of `absent`. None crosses a multiple of `most` pages.
-fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::with_capacity(absent.len());
+/// Pages that follow each other, to be transferred together: ranges of `numbers`. None crosses a multiple of the pool's
+/// transfer.
+pub(super) fn runs(pool: &Inner, numbers: impl Iterator<Item = u64>) -> Vec<Range<usize>> {
+    let most = (pool.options.transfer.0 / pool.options.page.0).max(1);
+    let mut runs: Vec<Range<usize>> = Vec::with_capacity(numbers.size_hint().0);
     let mut before = None;
-    for (index, (_, held)) in absent.iter().enumerate() {
-        let number = held.number();
+    for (index, number) in numbers.enumerate() {
         match runs.last_mut() {
             Some(run) if before == number.checked_sub(1) && number % most != 0 => run.end = index + 1,
             _ => runs.push(index..index + 1),
@@ -182,32 +176,66 @@ fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
     runs
 }
 
-/// Takes the bytes of pages as they arrive.
+/// Pages of the budget that were taken, and how many of them are in memory now; the others go back on drop.
+pub(super) struct Room<'p> {
+    pub(super) pool: &'p Inner,
+    pub(super) taken: u64,
+    pub(super) used: u64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.pool.resident.fetch_sub(self.taken - self.used, Ordering::Relaxed);
+    }
+}
+
+/// Pages that came and are not in the clock's ring yet: they are put there together.
+struct Arrived<'p> {
+    pool: &'p Inner,
+    numbers: Vec<u64>,
+}
+
+impl Arrived<'_> {
+    fn enter_ring(&mut self) {
+        if !self.numbers.is_empty() {
+            self.pool.ring.arrive(self.numbers.drain(..));
+        }
+    }
+}
+
+impl Drop for Arrived<'_> {
+    // However a visit ends: what is not in the ring is never evicted.
+    fn drop(&mut self) {
+        self.enter_ring();
+    }
+}
+
+/// Takes the bytes of pages as they come.
 struct Reading<'p, 'a> {
     /// The pages that each transfer brings, as ranges of `absent`.
     runs: Vec<Range<usize>>,
     absent: Vec<Option<(usize, Exclusive<'p>)>>,
     arrivals: &'a mut dyn Arrivals<'p>,
     pool: &'p Inner,
-    /// Pages taken from the budget, and pages that arrived.
-    reserved: u64,
-    came: u64,
+    room: Room<'p>,
+    arrived: Arrived<'p>,
     flow: ControlFlow<()>,
     /// A page that arrived and found no room.
     failed: Option<Error>,
 }
 
 impl Reading<'_, '_> {
-    /// Takes pages from the budget up to the `wanted`-th of this visit, a few more at a time.
+    /// Takes the budget's pages up to the `wanted`-th of this visit, a batch at a time.
     fn reserve(&mut self, wanted: u64) {
-        if self.reserved >= wanted {
+        let taken = self.room.taken;
+        if taken >= wanted {
             return;
         }
-        let more = AHEAD.min(self.absent.len() as u64 - self.reserved);
-        self.reserved += more;
-        if self.pool.resident.fetch_add(more, Ordering::Relaxed) + more > self.pool.room {
-            evict_clean(self.pool);
-        }
+        let more = self.pool.batch().max(wanted - taken).min(self.absent.len() as u64 - taken);
+        self.room.taken += more;
+        self.arrived.enter_ring();
+        self.pool.resident.fetch_add(more, Ordering::Relaxed);
+        while self.pool.resident.load(Ordering::Relaxed) > self.pool.room && evict_clean(self.pool) > 0 {}
     }
 }
 
@@ -234,7 +262,8 @@ impl Visitor for Reading<'_, '_> {
                 self.flow = ControlFlow::Break(());
                 break;
             }
-            self.came += 1;
+            self.room.used += 1;
+            self.arrived.numbers.push(held.number());
             self.flow = self.arrivals.ready(asked, held.share());
             if self.flow.is_break() {
                 break;
@@ -309,53 +338,63 @@ fn no_room(pool: &Inner) -> Error {
     Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.memory))
 }
 
-/// One batch of the clock: pages not used since its last pass are written if they are dirty, and their memory is
-/// freed. Returns how many.
-fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
-    let (mut dirty, mut clean): (Vec<_>, Vec<_>) =
-        victims(pool, pool.options.batch as usize).into_iter().partition(Exclusive::is_dirty);
-    if !dirty.is_empty() {
-        write::behind(pool, reader, &mut dirty);
-        // Pages that could not be written stay.
-        clean.extend(dirty.into_iter().filter(|held| !held.is_dirty()));
-    }
-    give_back(pool, clean)
+/// Pages that the clock took out of its ring, locked; those that are still in memory on drop return to it.
+struct Victims<'p> {
+    pool: &'p Inner,
+    pages: Vec<Exclusive<'p>>,
 }
 
-/// One batch of the clock that leaves out dirty pages. Short of victims, the budget is exceeded for the
-/// moment; the next reader makes up for it.
-fn evict_clean(pool: &Inner) {
-    let mut clean = victims(pool, AHEAD as usize);
-    clean.retain(|held| !held.is_dirty());
-    // If memory cannot be given back, the pages stay where they are; the next batch tries others.
-    let _ = give_back(pool, clean);
-}
-
-/// Marked pages, locked: `batch` of them, or a few more.
-fn victims(pool: &Inner, batch: usize) -> Vec<Exclusive<'_>> {
-    let count = pool.memory.count();
-    let mut victims = Vec::with_capacity(batch + STEP as usize);
-    let mut passed = 0;
-    // Two rounds: one to mark, one to take.
-    while victims.len() < batch && passed < 2 * count + STEP {
-        let from = pool.hand.fetch_add(STEP, Ordering::Relaxed);
-        for number in (from..from + STEP).map(|position| position % count) {
-            if pool.memory.pass(number) == Seen::Marked {
-                victims.extend(pool.memory.lock_marked(number));
-            }
+impl Drop for Victims<'_> {
+    fn drop(&mut self) {
+        let stay: Vec<u64> = self.pages.iter().filter(|held| held.is_filled()).map(Exclusive::number).collect();
+        if !stay.is_empty() {
+            self.pool.ring.arrive(stay);
         }
-        passed += STEP;
     }
+}
+
+/// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes
+/// back. Returns how many.
+fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
+    let mut victims = victims(pool, |_| true);
+    write::behind(pool, reader, &mut victims.pages);
+    // What could not be written stays.
+    give_back(victims)
+}
+
+/// One batch of the clock without those that would have to be written. Short of victims, the budget is exceeded for the
+/// moment; whoever reads makes up for it afterwards. Returns how many.
+fn evict_clean(pool: &Inner) -> u64 {
+    // Failing to give memory back leaves the pages where they are; the next batch tries others.
+    give_back(victims(pool, |held| !held.is_dirty())).unwrap_or(0)
+}
+
+/// Marked pages that are `wanted`, locked: a batch of them at most.
+fn victims(pool: &Inner, wanted: impl Fn(&Exclusive<'_>) -> bool) -> Victims<'_> {
+    let batch = pool.batch() as usize;
+    let mut victims = Victims { pool, pages: Vec::with_capacity(batch) };
+    pool.ring.sweep(batch, |number| {
+        let marked = pool.memory.pass(number) == Seen::Marked;
+        let held = marked.then(|| pool.memory.lock_marked(number).ok()).flatten().filter(&wanted);
+        let takes = held.is_some();
+        victims.pages.extend(held);
+        takes
+    });
     victims
 }
 
-fn give_back(pool: &Inner, pages: Vec<Exclusive<'_>>) -> Result<u64> {
-    let count = pages.len() as u64;
-    if count > 0 {
-        let calls = pool.memory.evict(pages)?;
-        pool.resident.fetch_sub(count, Ordering::Relaxed);
-        pool.count(|counts| &counts.evicted, count);
-        pool.count(|counts| &counts.drop_calls, calls);
+/// Takes the memory of the clean ones back; the others stay. Returns how many went.
+fn give_back(mut victims: Victims<'_>) -> Result<u64> {
+    let Victims { pool, pages } = &mut victims;
+    pages.sort_by_key(|held| (held.is_dirty(), held.number()));
+    let clean = pages.partition_point(|held| !held.is_dirty());
+    if clean == 0 {
+        return Ok(0);
     }
-    Ok(count)
+    let calls = pool.memory.evict(&mut pages[..clean]);
+    let gone = pages.iter().filter(|held| !held.is_filled()).count() as u64;
+    pool.resident.fetch_sub(gone, Ordering::Relaxed);
+    pool.count(|counts| &counts.evicted, gone);
+    pool.count(|counts| &counts.drop_calls, calls?);
+    Ok(gone)
 }

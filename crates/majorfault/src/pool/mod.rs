@@ -29,6 +29,7 @@ mod file;
 mod fill;
 mod method;
 mod pointers;
+mod queue;
 #[cfg(test)]
 mod tests;
 mod uffd;
@@ -38,6 +39,7 @@ use crate::access::Reader;
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::sys::pages::{Exclusive, PageMemory};
+use crate::sys::resident::{Dirty, Ring};
 use crate::units::Bytes;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,9 +62,9 @@ crate::params! {
         memory: Bytes = Bytes::mib(64),
         /// Bytes of a page: a power of two from 4 KiB to 2 MiB; the kernel's page size by default.
         page: Bytes = Bytes::kib(4),
-        /// Pages evicted at once; 256 make one TLB flush on other processors cheap for each page.
+        /// Pages evicted at once, an eighth of the pool at most; 256 make a flush of other processors' TLBs cheap for each.
         batch: u32 = 256,
-        /// The most bytes that one read takes. No read crosses a multiple of it, so it must divide the stripe of several files.
+        /// Bytes of neighbouring pages read or written at once at most. No transfer crosses a multiple of it: where files take turns, it has to divide their stripe.
         transfer: Bytes = Bytes::kib(256),
     }
 }
@@ -82,10 +84,10 @@ struct Inner {
     room: u64,
     /// Pages in memory, or being read.
     resident: AtomicU64,
-    /// Of these, dirty ones; while there are none, pages can be evicted without writing.
-    dirty: AtomicU64,
-    /// Position of the clock.
-    hand: AtomicU64,
+    /// The pages in memory, in the clock's order: all but those that a thread is about to evict or to let arrive.
+    ring: Ring,
+    /// Of these, dirty ones: while there are none, pages can be evicted without writing.
+    dirty: Dirty,
     metrics: Counts,
     /// The first write that failed since the last report.
     failed: Mutex<Option<Error>>,
@@ -176,8 +178,8 @@ impl Pool {
             options,
             room,
             resident: AtomicU64::new(0),
-            dirty: AtomicU64::new(0),
-            hand: AtomicU64::new(0),
+            ring: Ring::default(),
+            dirty: Dirty::default(),
             metrics: Counts::default(),
             failed: Mutex::new(None),
             unsure: AtomicBool::new(false),
@@ -362,13 +364,24 @@ impl Inner {
         (self.room / 8).clamp(1, 4096) as usize
     }
 
+    /// Pages evicted at once.
+    fn batch(&self) -> u64 {
+        u64::from(self.options.batch).min(self.room / 8)
+    }
+
     fn changed<T>(&self, held: &mut Exclusive<'_>, change: impl FnOnce(&mut [u8]) -> T) -> T {
         let length = self.extent(held.number()).length;
+        // Should the change panic, what was to be new is evicted again, and takes no room.
+        let mut room = fill::Room { pool: self, taken: u64::from(!held.is_filled()), used: 0 };
         let done = change(&mut held[..length]);
-        held.set_filled();
+        if !held.is_filled() {
+            held.set_filled();
+            room.used = 1;
+            self.ring.arrive([held.number()]);
+        }
         if !held.is_dirty() {
             held.set_dirty(true);
-            self.dirty.fetch_add(1, Ordering::Relaxed);
+            self.dirty.insert(held.number());
         }
         done
     }

@@ -1,6 +1,6 @@
 //! The pool under stress, and on a device that fails.
 
-use super::{Handle, Metrics, Pool, PoolLayout};
+use super::{Handle, Inner, Metrics, Pool, PoolLayout};
 use crate::access::{self, Filler, Reader, Visitor};
 use crate::error::{Error, Result};
 use crate::files::Extent;
@@ -121,6 +121,7 @@ fn threads_under_eviction_never_see_a_torn_or_foreign_page() {
         let first = u64::from_le_bytes(content[number * PAGE..][..8].try_into().unwrap());
         assert_eq!(first, changed.load(Ordering::Relaxed), "page {number} has every change that was made");
     }
+    lists_agree_with_states(&pool);
     let metrics = pool.metrics();
     assert!(metrics.evicted > 1000 && metrics.resident <= 40, "{metrics:?}");
 }
@@ -304,7 +305,7 @@ struct Before<F> {
 /// The call that a reader is about to make.
 enum Step<'a> {
     Visit(&'a [Extent]),
-    Update,
+    Update(&'a [Extent]),
 }
 
 impl<F: FnMut(Step<'_>) + Send> Reader for Before<F> {
@@ -314,7 +315,7 @@ impl<F: FnMut(Step<'_>) + Send> Reader for Before<F> {
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-        (self.before)(Step::Update);
+        (self.before)(Step::Update(extents));
         self.below.update(extents, filler)
     }
 
@@ -341,7 +342,7 @@ fn a_flush_waits_for_dirty_pages_that_are_held_and_writes_them() {
     let pool = pool(&file, 32);
     let (told, writes) = std::sync::mpsc::channel();
     let before = move |step: Step<'_>| {
-        if let Step::Update = step {
+        if let Step::Update(_) = step {
             told.send(()).unwrap();
         }
     };
@@ -461,11 +462,11 @@ fn what_was_done_is_counted() {
     drop(handle.pin(1).unwrap());
     handle.change(1, |bytes| bytes.fill(1)).unwrap();
     handle.change(1, |bytes| bytes.fill(2)).unwrap();
-    assert_eq!(pool.shared.dirty.load(Ordering::Relaxed), 1, "once, however often it is changed");
+    assert_eq!(pool.shared.dirty.len(), 1, "once, however often it is changed");
     handle.flush().unwrap();
     handle.flush().unwrap();
 
-    assert_eq!(pool.shared.dirty.load(Ordering::Relaxed), 0);
+    assert_eq!(pool.shared.dirty.len(), 0);
     let Metrics { hits, misses, evicted, written, drop_calls, resident } = pool.metrics();
     assert_eq!((hits, misses, written, resident), (1 + 1 + 2, 2, 1, 2));
     assert_eq!((evicted, drop_calls), (0, 0));
@@ -502,6 +503,44 @@ fn neighbours_are_read_together_up_to_the_transfer() {
     assert_eq!(reads(&file, &[3, 4], 1), [(3, PAGE), (4, PAGE)]);
 }
 
+/// The updates that changing `pages` and a flush make: for each call, first page and bytes of each transfer.
+fn writes(file: &TestFile, pages: &[u64], transfer: u64) -> Vec<Vec<(u64, usize)>> {
+    let options = PoolLayout { transfer: Bytes(transfer * PAGE as u64), ..PoolLayout::default() };
+    let pool = Pool::new(file.length() as u64, options).unwrap();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&seen);
+    let before = move |step: Step<'_>| {
+        if let Step::Update(extents) = step {
+            noted.lock().unwrap().push(extents.iter().map(|it| (it.offset / PAGE as u64, it.length)).collect());
+        }
+    };
+    let mut handle = pool.handle(Box::new(Before { below: below(file), before }));
+    let content = |number: u64, length: usize| vec![number as u8 + 100; length];
+    for number in pages {
+        handle.replace(*number, |bytes| bytes.copy_from_slice(&content(*number, bytes.len()))).unwrap();
+    }
+    handle.flush().unwrap();
+    let mut expected = file.content().to_vec();
+    for number in pages {
+        let at = *number as usize * PAGE;
+        let end = file.length().min(at + PAGE);
+        expected[at..end].copy_from_slice(&content(*number, end - at));
+    }
+    assert!(std::fs::read(file.path()).unwrap() == expected, "{pages:?}");
+    std::mem::take(&mut *seen.lock().unwrap())
+}
+
+#[test]
+fn neighbours_are_written_together_up_to_the_transfer_and_all_by_one_call() {
+    let file = || TestFile::on_disk(20 * PAGE + 100);
+
+    assert_eq!(writes(&file(), &[5, 0, 2, 8, 1, 7], 64), [[(0, 3 * PAGE), (5, PAGE), (7, 2 * PAGE)]]);
+    assert_eq!(writes(&file(), &[2, 3, 4, 5, 8], 4), [[(2, 2 * PAGE), (4, 2 * PAGE), (8, PAGE)]]);
+    assert_eq!(writes(&file(), &[20, 19], 64), [[(19, PAGE + 100)]], "the last page is short");
+    assert_eq!(writes(&file(), &[3, 4], 1), [[(3, PAGE), (4, PAGE)]]);
+    assert_eq!(writes(&file(), &[], 64), Vec::<Vec<(u64, usize)>>::new());
+}
+
 #[test]
 fn a_page_used_since_the_clock_came_by_stays() {
     let file = TestFile::on_disk(512 * PAGE);
@@ -509,15 +548,156 @@ fn a_page_used_since_the_clock_came_by_stays() {
     let mut handle = pool.handle(below(&file));
     (0..257).for_each(|number| drop(handle.pin(number).unwrap()));
     let is_marked = |number: u64| pool.shared.memory.pass(number) == Seen::Marked;
-    assert_eq!(pool.metrics().evicted, 64, "the clock came round, and took as many as it takes at once");
-    assert!((0..64).all(|number| pool.try_pin(number).is_err()) && (64..256).all(is_marked));
+    assert_eq!(pool.metrics().evicted, 8, "the clock came round, and took a batch");
+    assert!((0..8).all(|number| pool.try_pin(number).is_err()) && (8..256).all(is_marked));
 
-    drop(handle.pin(70).unwrap());
-    (257..321).for_each(|number| drop(handle.pin(number).unwrap()));
+    drop(handle.pin(10).unwrap());
+    (257..265).for_each(|number| drop(handle.pin(number).unwrap()));
 
-    let left: Vec<u64> = (64..321).filter(|number| pool.try_pin(*number).is_ok()).collect();
-    assert_eq!(pool.metrics().evicted, 64 + 63 + 64, "a step of the clock without that page, and one more");
-    assert_eq!(left, [70].into_iter().chain(192..321).collect::<Vec<u64>>());
+    let left: Vec<u64> = (8..265).filter(|number| pool.try_pin(*number).is_ok()).collect();
+    assert_eq!(pool.metrics().evicted, 8 + 8, "a batch without that page");
+    assert_eq!(left, [10].into_iter().chain(17..265).collect::<Vec<u64>>());
+}
+
+/// Checks, with nobody at work, that the clock's ring names each page in memory once and no other, and the set of dirty pages
+/// those that are dirty.
+fn lists_agree_with_states(pool: &Pool) {
+    let Inner { memory, ring, dirty, .. } = &*pool.shared;
+    let pages = 0..memory.count();
+    let (mut resident, mut changed) = (Vec::new(), Vec::new());
+    for number in pages {
+        let held = memory.lock(number).unwrap();
+        resident.extend(held.is_filled().then_some(number));
+        changed.extend(held.is_dirty().then_some(number));
+    }
+    let mut named = Vec::new();
+    ring.sweep(ring.len(), |number| {
+        named.push(number);
+        true
+    });
+    ring.arrive(named.clone());
+    named.sort_unstable();
+    assert_eq!((named, dirty.now()), (resident, changed));
+    assert_eq!(pool.metrics().resident, ring.len() as u64);
+}
+
+#[test]
+fn however_a_visit_ends_its_pages_are_in_the_ring_and_in_the_budget() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = faulty(&file, &pool, [0, 1, 0], libc::EIO);
+    let mut whole = pool.handle(below(&file));
+
+    handle.fetch(&[40, 42, 44, 46]).unwrap_err();
+    lists_agree_with_states(&pool);
+    whole.replace(100, |bytes| bytes.fill(1)).unwrap();
+    whole.change(41, |bytes| bytes.fill(1)).unwrap();
+    lists_agree_with_states(&pool);
+    let panics = |number: u64, handle: &mut Handle| {
+        let change = std::panic::AssertUnwindSafe(|| handle.replace(number, |_| -> () { panic!("in the change") }));
+        std::panic::catch_unwind(change).unwrap_err();
+    };
+    panics(101, &mut whole);
+    panics(100, &mut whole);
+    let gone = std::panic::AssertUnwindSafe(|| bring_and_panic(&pool, below(&file), &[50, 52]));
+    std::panic::catch_unwind(gone).unwrap_err();
+    lists_agree_with_states(&pool);
+    assert_eq!(pool.metrics().resident, 5, "40, 41, 42, 100, and the one that was shown");
+    (0..256).for_each(|number| drop(whole.pin(number).unwrap()));
+
+    lists_agree_with_states(&pool);
+    assert!(pool.metrics().resident <= 32, "{:?}", pool.metrics());
+}
+
+/// Brings pages to somebody who panics at the first.
+fn bring_and_panic(pool: &Pool, mut reader: Box<dyn Reader>, pages: &[u64]) {
+    struct Panics;
+    impl<'p> super::fill::Arrivals<'p> for Panics {
+        fn ready(&mut self, _: usize, _: super::Shared<'p>) -> ControlFlow<()> {
+            panic!("at the first page");
+        }
+    }
+    let _ = super::fill::bring(&pool.shared, reader.as_mut(), pages, &mut Panics);
+}
+
+#[test]
+fn pages_whose_write_failed_make_room_once_it_succeeds() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 16);
+    let mut handle = faulty(&file, &pool, [4, 0, 0], libc::EIO);
+    (0..16).for_each(|number| handle.change(number, |bytes| bytes.fill(0xdd)).unwrap());
+
+    (16..256).for_each(|number| drop(handle.pin(number).unwrap()));
+
+    lists_agree_with_states(&pool);
+    assert!(std::fs::read(file.path()).unwrap()[..16 * PAGE].iter().all(|byte| *byte == 0xdd));
+    assert_eq!(handle.flush().unwrap_err().errno(), Some(libc::EIO), "told though it was made up for");
+}
+
+#[test]
+fn what_is_evicted_at_once_is_the_batch_however_pages_come() {
+    let file = TestFile::on_disk(512 * PAGE);
+    for (batch, expected) in [(1, 1), (4, 4), (1000, 32)] {
+        let options = PoolLayout { memory: Bytes(256 * PAGE as u64), batch, ..PoolLayout::default() };
+        let pool = Pool::new(file.length() as u64, options).unwrap();
+        let mut handle = pool.handle(below(&file));
+        (0..256).for_each(|number| drop(handle.pin(number).unwrap()));
+
+        drop(handle.pin(300).unwrap());
+
+        assert_eq!(pool.metrics().evicted, expected, "batch={batch}, an eighth of the pool at most");
+        handle.change(301, |_| ()).unwrap();
+        (302..302 + expected - 1).for_each(|number| handle.change(number, |_| ()).unwrap());
+        assert_eq!(pool.metrics().evicted, 2 * expected, "batch={batch} with dirty pages");
+    }
+}
+
+#[test]
+fn walking_the_clock_and_flushing_cost_what_is_in_memory_and_not_what_the_file_is_long() {
+    // So long that a walk over its pages would not end within a day.
+    let length = 1 << 45;
+    let pool = Pool::new(length, PoolLayout { memory: Bytes::kib(128), batch: 4, ..PoolLayout::default() }).unwrap();
+    let mut handle = pool.handle(Box::new(Zeros));
+    for number in (0..4000).map(|turn| turn * 7_654_321 % pool.page_count()) {
+        handle.change(number, |bytes| bytes[0] += 1).unwrap();
+    }
+
+    (0..1000).for_each(|_| handle.flush().unwrap());
+
+    let Metrics { evicted, written, resident, .. } = pool.metrics();
+    assert!(evicted >= 4000 - 32 && written == 4000 && resident <= 32, "{:?}", pool.metrics());
+}
+
+/// A file of zeros that takes whatever is written.
+struct Zeros;
+
+impl Reader for Zeros {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        for (index, extent) in extents.iter().enumerate() {
+            visitor.submitted(index);
+            if visitor.see(index, &vec![0; extent.length]).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        for (index, extent) in extents.iter().enumerate() {
+            if filler.fill(index, &mut vec![0; extent.length]).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_update(&self, _: Extent) -> Result<()> {
+        Ok(())
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(Zeros))
+    }
 }
 
 #[test]

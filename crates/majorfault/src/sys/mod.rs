@@ -14,6 +14,7 @@ pub mod page_state;
 pub mod pages;
 pub mod perf;
 pub mod read;
+pub mod resident;
 pub mod ring;
 pub mod samples;
 pub mod tracepoints;

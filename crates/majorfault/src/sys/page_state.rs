@@ -3,12 +3,15 @@
 //!
 //! | bits | meaning |
 //! | --- | --- |
-//! | 0–7 | 0 free, 1–252 so many readers, 253 one writer, 254 marked by the clock, 255 evicted |
+//! | 0–7 | 0 evicted, 1 free, 2–253 one to 252 readers, 254 one writer, 255 marked by the clock |
 //! | 8 | changed since it was last written |
 //! | 9–63 | version: grows each time a writer releases the page |
 //!
-//! Pure transitions on any atomic word, fences included, so that a model checker runs this very code with its own words
-//! (`tests/page_state.rs`): callers add no ordering.
+//! A page that was never read is the word 0, so that memory which nobody touched yet serves as the words of any number of
+//! pages.
+//!
+//! Pure transitions over any atomic word, fences included, so that a model checker runs these very lines with its own
+//! (`tests/page_state.rs`): whoever uses them adds no ordering.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -43,11 +46,12 @@ impl Word for AtomicU64 {
     }
 }
 
-const FREE: u64 = 0;
-const MOST_READERS: u64 = 252;
-const WRITER: u64 = 253;
-const MARKED: u64 = 254;
-const EVICTED: u64 = 255;
+const EVICTED: u64 = 0;
+const FREE: u64 = 1;
+const FIRST_READER: u64 = 2;
+const MOST_READERS: u64 = 253;
+const WRITER: u64 = 254;
+const MARKED: u64 = 255;
 
 const STATE: u64 = 0xff;
 const DIRTY: u64 = 1 << 8;
@@ -113,7 +117,8 @@ pub fn lock_marked(word: &impl Word) -> Result<Locked, Refused> {
 
 /// Becomes the only holder if the page is in memory, free and dirty.
 pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
-    let found = word.load(Ordering::Relaxed);
+    // Acquire: who finds the page clean comes after whoever wrote it.
+    let found = word.load(Ordering::Acquire);
     match (found & STATE, found & DIRTY) {
         (FREE | MARKED, DIRTY) => lock_from(word, found),
         (EVICTED, _) | (_, 0) => Err(Refused::Evicted),
@@ -133,7 +138,7 @@ fn lock_from<W: Word>(word: &W, found: u64) -> Result<Locked, Refused> {
 pub fn unlock(word: &impl Word, leave: Leave, dirty: bool) {
     let state = match leave {
         Leave::Free => FREE,
-        Leave::Reading => 1,
+        Leave::Reading => FIRST_READER,
         Leave::Evicted => EVICTED,
     };
     // Nobody else changes the word of a page with a writer.
@@ -146,7 +151,7 @@ pub fn unlock(word: &impl Word, leave: Leave, dirty: bool) {
 pub fn share(word: &impl Word) -> Result<(), Refused> {
     let found = word.load(Ordering::Relaxed);
     let readers = match found & STATE {
-        FREE | MARKED => 1,
+        FREE | MARKED => FIRST_READER,
         EVICTED => return Err(Refused::Evicted),
         readers if readers < MOST_READERS => readers + 1,
         _ => return Err(Refused::Busy),
@@ -162,7 +167,7 @@ pub fn share(word: &impl Word) -> Result<(), Refused> {
 pub fn unshare(word: &impl Word) {
     let mut found = word.load(Ordering::Relaxed);
     loop {
-        debug_assert!((1..=MOST_READERS).contains(&(found & STATE)), "not a reader");
+        debug_assert!((FIRST_READER..=MOST_READERS).contains(&(found & STATE)), "not a reader");
         // Release: a later writer comes after our reads.
         match word.compare_exchange(found, found - 1, Ordering::Release) {
             Ok(_) => return,
@@ -257,12 +262,12 @@ mod tests {
         //                      lock    marked  dirty   share    begin      pass
         #[rustfmt::skip]
         let dirty = [
-            (FREE,         [writer, BUSY,   writer, Ok(1),   Ok(FREE),  Ok(MARKED)]),
-            (1,            [BUSY,   BUSY,   BUSY,   Ok(2),   Ok(1),     Ok(1)]),
-            (251,          [BUSY,   BUSY,   BUSY,   Ok(252), Ok(251),   Ok(251)]),
-            (MOST_READERS, [BUSY,   BUSY,   BUSY,   BUSY,    Ok(252),   Ok(252)]),
+            (FREE,         [writer, BUSY,   writer, Ok(2),   Ok(FREE),  Ok(MARKED)]),
+            (2,            [BUSY,   BUSY,   BUSY,   Ok(3),   Ok(2),     Ok(2)]),
+            (252,          [BUSY,   BUSY,   BUSY,   Ok(253), Ok(252),   Ok(252)]),
+            (MOST_READERS, [BUSY,   BUSY,   BUSY,   BUSY,    Ok(253),   Ok(253)]),
             (WRITER,       [BUSY,   BUSY,   BUSY,   BUSY,    BUSY,      Ok(WRITER)]),
-            (MARKED,       [writer, writer, writer, Ok(1),   Ok(FREE),  Ok(MARKED)]),
+            (MARKED,       [writer, writer, writer, Ok(2),   Ok(FREE),  Ok(MARKED)]),
             (EVICTED,      [writer, BUSY,   GONE,   GONE,    GONE,      Ok(EVICTED)]),
         ];
         for (state, mut expected) in dirty {
@@ -277,7 +282,7 @@ mod tests {
     fn the_clock_learns_what_it_sees() {
         let see = |state| pass(&AtomicU64::new(at(5, DIRTY + state)));
 
-        assert_eq!([1, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
+        assert_eq!([2, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
         assert_eq!((see(FREE), see(MARKED)), (Seen::Used, Seen::Marked));
     }
 
@@ -300,7 +305,7 @@ mod tests {
 
         assert_eq!(left(Leave::Free, true), at(6, DIRTY + FREE));
         assert_eq!(left(Leave::Free, false), at(6, FREE));
-        assert_eq!(left(Leave::Reading, true), at(6, DIRTY + 1));
+        assert_eq!(left(Leave::Reading, true), at(6, DIRTY + 2));
         assert_eq!(left(Leave::Evicted, false), at(6, EVICTED));
     }
 
@@ -310,34 +315,39 @@ mod tests {
 
         unlock(&word, Leave::Free, true);
 
-        assert_eq!(word.into_inner(), DIRTY);
+        assert_eq!(word.into_inner(), DIRTY + FREE);
     }
 
     #[test]
     fn readers_come_and_go_one_by_one() {
-        let word = AtomicU64::new(at(9, DIRTY));
-        for reader in 1..=MOST_READERS {
+        let word = AtomicU64::new(at(9, DIRTY + 1));
+        for readers in 1..=252 {
             share(&word).unwrap();
-            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + reader));
+            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + 1 + readers));
         }
         assert_eq!(share(&word), Err(Refused::Busy));
 
-        for left in (0..MOST_READERS).rev() {
+        for left in (0..252).rev() {
             unshare(&word);
-            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + left));
+            assert_eq!(word.load(Ordering::Relaxed), at(9, DIRTY + 1 + left));
         }
     }
 
     #[test]
     fn a_reading_without_a_hold_counts_while_the_version_is_that_of_a_page_in_memory() {
-        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), at(5, FREE));
+        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), at(5, 0));
 
-        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY))), Ok(at(5, FREE)));
-        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + MARKED))), Ok(at(5, FREE)));
-        assert_eq!(begin(&AtomicU64::new(at(5, 3))), Ok(at(5, FREE)), "beside readers");
-        assert!([FREE, DIRTY, 1, MOST_READERS, MARKED].map(|state| undisturbed(at(5, state))) == [true; 5]);
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + FREE))), Ok(at(5, 0)));
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + MARKED))), Ok(at(5, 0)));
+        assert_eq!(begin(&AtomicU64::new(at(5, 3))), Ok(at(5, 0)), "beside readers");
+        assert!([FREE, DIRTY + FREE, 2, MOST_READERS, MARKED].map(|state| undisturbed(at(5, state))) == [true; 5]);
         assert!([WRITER, EVICTED].map(|state| undisturbed(at(5, state))) == [false; 2]);
         assert!([4, 6].map(|version| undisturbed(at(version, FREE))) == [false; 2]);
+    }
+
+    #[test]
+    fn memory_that_nobody_touched_is_a_page_that_was_never_read() {
+        assert_eq!((NEW, share(&AtomicU64::new(0))), (0, Err(Refused::Evicted)));
     }
 
     #[test]

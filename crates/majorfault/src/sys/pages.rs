@@ -20,11 +20,39 @@ pub struct PageMemory {
     /// Whoever reads or writes a missing page waits until it is filled. Closed before the memory is freed.
     faults: Option<Uffd>,
     memory: Mapping,
-    words: Box<[AtomicU64]>,
+    words: Words,
     page: usize,
 }
 
-/// A page held by this guard alone. Released on drop: free for all, or evicted again if it was evicted and nothing was put in.
+/// The state word of each page, in memory that is zeros until it is touched: that is [`state::NEW`].
+struct Words {
+    memory: Mapping,
+    count: usize,
+}
+
+const _: () = assert!(state::NEW == 0);
+
+impl Words {
+    fn new(count: usize) -> Result<Words> {
+        // Never nothing, which cannot be mapped; no overflow, as pages are longer than words.
+        let memory = Mapping::reserve((count * size_of::<AtomicU64>()).max(1))?;
+        // The first use of a page takes 4 KiB for the words around its own, not 2 MiB; refused where there are no huge pages.
+        let _ = advice::madvise(&memory, 0, memory.length(), Advice::NoHugePage);
+        Ok(Words { memory, count })
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is private, as long as this, begins at a multiple of 4096, and is reached by these atomic words
+        // only; zeros are valid ones.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().cast(), self.count) }
+    }
+}
+
+/// A page that this holder alone has. Let go on drop: free for all, or evicted again where it was and nothing was put in.
 pub struct Exclusive<'m> {
     memory: &'m PageMemory,
     number: u64,
@@ -56,7 +84,8 @@ impl fmt::Debug for Shared<'_> {
 }
 
 impl PageMemory {
-    /// Address space for `count` pages of `page` bytes (a power of two, 4096 or more), and 8 bytes of state for each.
+    /// Address space for `count` pages of `page` bytes (a power of two, 4096 or more), and for 8 bytes of state each, which take
+    /// memory as pages near each other are used first.
     ///
     /// Errors: Invalid (page), Io (no address space).
     pub fn new(count: u64, page: usize) -> Result<PageMemory> {
@@ -71,8 +100,7 @@ impl PageMemory {
         let advice = if page < crate::sys::map::HUGE_PAGE { Advice::NoHugePage } else { Advice::HugePage };
         // Refused where the kernel has no huge pages, which does no harm.
         let _ = advice::madvise(&memory, 0, memory.length(), advice);
-        let words = (0..count).map(|_| AtomicU64::new(state::NEW)).collect();
-        Ok(PageMemory { faults: None, memory, words, page })
+        Ok(PageMemory { faults: None, memory, words: Words::new(count as usize)?, page })
     }
 
     /// Memory where touching an absent page waits until it is filled: [`PageMemory::faults`] tells
@@ -205,32 +233,26 @@ impl PageMemory {
         let _ = advice::madvise(&self.memory, first as usize * self.page, count * self.page, Advice::PopulateWrite);
     }
 
-    /// Frees the memory of these pages, and discards their content, in as few calls as the kernel allows. Returns
-    /// the number of calls.
+    /// Takes the memory of these pages back, and their content with it, in as few calls as the kernel allows: they are not
+    /// filled afterwards. Returns the number of calls.
     ///
-    /// Errors: Io; then the pages are free and keep their content.
+    /// Errors: Io; then those that are filled have their content.
     ///
-    /// Panics where a page belongs to other memory: its number would name one here that somebody may be reading.
-    pub fn evict(&self, mut pages: Vec<Exclusive<'_>>) -> Result<u64> {
+    /// Panics where a page is of other memory: its number would name one here that somebody may be reading.
+    pub fn evict(&self, pages: &mut [Exclusive<'_>]) -> Result<u64> {
         assert!(pages.iter().all(|held| std::ptr::eq(held.memory, self)), "a page of other memory");
-        let ranges: Vec<(usize, usize)> =
-            pages.iter().map(|held| (held.number as usize * self.page, self.page)).collect();
         let mut calls = 0;
-        for ranges in ranges.chunks(RANGES) {
+        for pages in pages.chunks_mut(RANGES) {
+            let ranges: Vec<(usize, usize)> = pages.iter().map(|held| (held.at(), self.page)).collect();
             calls += 1;
-            let all = ranges.len() * self.page;
-            if advice::process_madvise_dont_need(&self.memory, ranges).is_ok_and(|dropped| dropped == all) {
-                continue;
-            }
-            // Before Linux 6.14, or interrupted half-way: dropping twice does no harm.
-            for (at, length) in ranges {
+            // Nothing before Linux 6.14, or a part where it was interrupted.
+            let dropped = advice::process_madvise_dont_need(&self.memory, &ranges).map_or(0, |bytes| bytes / self.page);
+            pages[..dropped].iter_mut().for_each(Exclusive::set_evicted);
+            for held in &mut pages[dropped..] {
                 calls += 1;
-                advice::madvise(&self.memory, *at, *length, Advice::DontNeed)?;
+                advice::madvise(&self.memory, held.at(), self.page, Advice::DontNeed)?;
+                held.set_evicted();
             }
-        }
-        for held in &mut pages {
-            held.filled = false;
-            held.dirty = false;
         }
         Ok(calls)
     }
@@ -286,7 +308,13 @@ impl<'m> Exclusive<'m> {
         self.filled = true;
     }
 
-    /// Whether it is dirty: changed since it was last written.
+    /// Its bytes are gone.
+    fn set_evicted(&mut self) {
+        self.filled = false;
+        self.dirty = false;
+    }
+
+    /// Whether it was changed since it was last written.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
@@ -490,10 +518,11 @@ mod tests {
     fn evicted_pages_give_their_memory_back_in_one_call() {
         let memory = PageMemory::new(64, 4096).unwrap();
         (0..64).for_each(|number| filled(&memory, number, 9));
-        let held = (0..64).map(|number| memory.lock(number).unwrap()).collect();
+        let mut held: Vec<_> = (0..64).map(|number| memory.lock(number).unwrap()).collect();
 
-        let calls = memory.evict(held).unwrap();
+        let calls = memory.evict(&mut held).unwrap();
 
+        drop(held);
         assert!(calls == 1 || calls == 65, "{calls} calls for 64 pages");
         assert!((0..64).all(|number| matches!(memory.share(number), Err(Refused::Evicted))));
         assert!(memory.lock(5).unwrap().iter().all(|byte| *byte == 0));
@@ -505,9 +534,9 @@ mod tests {
         filled(&memory, 0, 5);
         filled(&other, 0, 6);
         let reading = memory.share(0).unwrap();
-        let foreign = vec![other.lock(0).unwrap()];
+        let mut foreign = [other.lock(0).unwrap()];
 
-        let evicted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| memory.evict(foreign)));
+        let evicted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| memory.evict(&mut foreign)));
 
         assert!(evicted.is_err());
         assert_eq!(reading[..], [5; 4096]);

@@ -1,0 +1,146 @@
+//! One queue for the batches of all threads, and a system call for whatever is single: what a file behind a pool is read and
+//! written by.
+//!
+//! A ring belongs to the thread that made it, and its buffers to nobody's budget, so threads that come and go do not get one
+//! each. The thread that flushes keeps the ring; where another one comes, the ring is made anew.
+
+use crate::access::{DirectOptions, Filler, MethodOptions, Reader, UringOptions, Visitor};
+use crate::error::Result;
+use crate::files::{Extent, Target};
+use crate::sys::ring::IO_URING;
+use std::sync::{Arc, Mutex};
+
+/// The reader of one thread.
+struct Batched {
+    single: Box<dyn Reader>,
+    batches: Arc<Mutex<Box<dyn Reader>>>,
+}
+
+/// A reader past the page cache; without io_uring all goes by system calls.
+///
+/// Errors: as opening the target with O_DIRECT.
+pub(super) fn batched(target: &Arc<Target>) -> Result<Box<dyn Reader>> {
+    let single = DirectOptions::default().open_target(Arc::clone(target))?.reader;
+    let queue = IO_URING.met().ok().and_then(|()| UringOptions::default().open_target(Arc::clone(target)).ok());
+    Ok(match queue {
+        Some(queue) => Box::new(Batched { single, batches: Arc::new(Mutex::new(queue.reader)) }),
+        None => single,
+    })
+}
+
+impl Batched {
+    /// Acts by the queue where there are several extents, nobody else is at it, and nobody left it by a panic.
+    fn with<T>(&mut self, extents: &[Extent], act: impl FnOnce(&mut dyn Reader) -> T) -> T {
+        let Batched { single, batches } = self;
+        match batches.try_lock() {
+            Ok(mut queue) if extents.len() > 1 => act(queue.as_mut()),
+            _ => act(single.as_mut()),
+        }
+    }
+}
+
+impl Reader for Batched {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        self.with(extents, |reader| reader.visit(extents, visitor))
+    }
+
+    fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        self.with(extents, |reader| reader.update(extents, filler))
+    }
+
+    fn check_update(&self, extent: Extent) -> Result<()> {
+        self.single.check_update(extent)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.single.sync()
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(Batched { single: self.single.sibling()?, batches: Arc::clone(&self.batches) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+    use std::ops::ControlFlow;
+
+    /// Every page of the file in an order of its own.
+    fn pages(file: &TestFile, step: usize) -> Vec<Extent> {
+        let count = file.length() / PAGE;
+        let offset = |turn: usize| (turn * step % count * PAGE) as u64;
+        (0..count).map(|turn| Extent { offset: offset(turn), length: PAGE }).collect()
+    }
+
+    struct Fills(u8);
+
+    impl Filler for Fills {
+        fn fill(&mut self, _: usize, bytes: &mut [u8]) -> ControlFlow<()> {
+            bytes.fill(self.0);
+            ControlFlow::Continue(())
+        }
+    }
+
+    #[test]
+    fn threads_that_share_a_queue_each_see_the_bytes_of_what_they_asked_for() {
+        let file = TestFile::on_disk(64 * PAGE);
+        let reader = batched(&file.target(true)).unwrap();
+
+        std::thread::scope(|scope| {
+            for step in [1, 3, 5] {
+                let (mut reader, extents, file) = (reader.sibling().unwrap(), pages(&file, step), &file);
+                scope.spawn(move || {
+                    for _ in 0..20 {
+                        let mut seen = 0;
+                        let mut see = |index: usize, bytes: &[u8]| {
+                            let at = extents[index].offset as usize;
+                            assert!(*bytes == file.content()[at..at + PAGE]);
+                            seen += 1;
+                        };
+                        reader.visit(&extents, &mut see).unwrap();
+                        assert_eq!(seen, 64);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn batches_and_single_pages_are_written_where_they_belong() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let mut reader = batched(&file.target(true)).unwrap();
+        let all = pages(&file, 1);
+
+        reader.update(&all[2..5], &mut Fills(7)).unwrap();
+        reader.update(&all[6..7], &mut Fills(9)).unwrap();
+        reader.sync().unwrap();
+
+        let mut expected = file.content().to_vec();
+        expected[2 * PAGE..5 * PAGE].fill(7);
+        expected[6 * PAGE..7 * PAGE].fill(9);
+        assert!(std::fs::read(file.path()).unwrap() == expected);
+    }
+
+    #[test]
+    fn a_queue_that_was_left_by_a_panic_or_is_in_use_is_done_without() {
+        let file = TestFile::on_disk(64 * PAGE);
+        let mut reader = batched(&file.target(true)).unwrap();
+        let (mut other, all) = (reader.sibling().unwrap(), pages(&file, 1));
+        let mut seen = [0, 0];
+
+        let mut inside = |_: usize, _: &[u8]| {
+            seen[0] += 1;
+            other.visit(&all, &mut |_: usize, _: &[u8]| seen[1] += 1).unwrap();
+        };
+        reader.visit(&all, &mut inside).unwrap();
+        assert_eq!(seen, [64, 64 * 64], "while another thread has it");
+
+        let panics = std::panic::AssertUnwindSafe(|| reader.visit(&all, &mut |_: usize, _: &[u8]| panic!("seen")));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        let mut after = 0;
+        reader.visit(&all, &mut |_: usize, _: &[u8]| after += 1).unwrap();
+        assert_eq!(after, 64);
+    }
+}
