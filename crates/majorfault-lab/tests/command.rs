@@ -110,6 +110,26 @@ fn the_table_fits_100_columns_and_has_no_colour_in_a_pipe() {
 }
 
 #[test]
+fn what_the_user_has_now_takes_part_and_is_kept_with_every_record() {
+    let world = World::new();
+
+    world.small(&["--runs", "1", "--method", "mmap", "--no-peer", "--baseline", "pread"]).measured(&world.records());
+
+    let records = world.records();
+    let names: Vec<&serde_json::Value> =
+        records.iter().map(|record| &record["trial"]["arm"]["method"]["name"]).collect();
+    assert!(names.iter().any(|name| **name == "pread"), "{names:?}");
+    assert!(records.iter().all(|record| record["baseline"]["method"]["name"] == "pread"));
+    let verdict = |more: &[&str]| {
+        let call = [&["report", "records.jsonl", "--json"], more].concat();
+        world.majorfault(&call).json()["summaries"][0]["verdict"].clone()
+    };
+    assert_eq!(verdict(&[])["baseline"]["arm"], "pread");
+    assert_eq!(verdict(&["--baseline", "mmap"])["baseline"]["arm"], "mmap");
+    world.majorfault(&["report", "records.jsonl", "--baseline", "direct"]).fails(2, "no record is of it");
+}
+
+#[test]
 fn every_arm_saw_the_right_bytes() {
     let world = World::new();
 

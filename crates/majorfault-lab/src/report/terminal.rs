@@ -378,6 +378,11 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_never_torn_between_two_lines() {
+        assert_eq!(lines("about 1\u{a0}430 x", 9), ["about", "1\u{a0}430 x"]);
+    }
+
+    #[test]
     fn a_control_character_in_a_name_never_reaches_the_terminal() {
         let text = printed(&[Run::of("pread").failed("no file \x1b[2J\n here").record()]);
 
