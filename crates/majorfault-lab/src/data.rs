@@ -1,7 +1,7 @@
 //! The content of the files that the tool makes: every page knows its number, so every access can be checked.
 //!
 //! A page is 512 words. Word 0 is the page's number in the address space, word 1 the generation (which write it is
-//! from; 0 when made), the last one makes all words add up to [`Content::page_sum`], the others are noise from the
+//! from; 0 when made), the last one makes all words add up to [`MadeContent::page_sum`], the others are noise from the
 //! seed. So the sum over any aligned extent is known without reading it, and is the same in every generation for
 //! whole pages. All words are little-endian; sums wrap.
 
@@ -15,7 +15,7 @@ const WORDS: u64 = (PAGE / 8) as u64;
 
 /// The content belonging to a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct MadeContent {
     seed: u64,
 }
 
@@ -38,10 +38,10 @@ pub fn sum_words(bytes: &[u8]) -> u64 {
     whole.wrapping_add(u64::from_le_bytes(last))
 }
 
-impl Content {
+impl MadeContent {
     /// The content of `seed`.
-    pub fn of(seed: u64) -> Content {
-        Content { seed: mix(seed) }
+    pub fn of(seed: u64) -> MadeContent {
+        MadeContent { seed: mix(seed) }
     }
 
     /// What the words of a page add up to, in every generation.
@@ -117,7 +117,7 @@ impl Content {
 mod tests {
     use super::*;
 
-    fn made(content: Content, pages: u64, generation: u64) -> Vec<u8> {
+    fn made(content: MadeContent, pages: u64, generation: u64) -> Vec<u8> {
         let mut bytes = vec![0; pages as usize * PAGE];
         content.fill(Extent { offset: 0, length: bytes.len() }, generation, &mut bytes).unwrap();
         bytes
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_sum_of_any_aligned_extent_is_known_without_reading_it() {
-        let content = Content::of(7);
+        let content = MadeContent::of(7);
         let bytes = made(content, 4, 0);
 
         for (offset, length) in [(0, 4096), (4096, 8192), (64, 64), (4088, 16), (8, 4096), (4080, 8208), (0, 8)] {
@@ -137,17 +137,17 @@ mod tests {
 
     #[test]
     fn a_new_generation_keeps_the_sum_of_whole_pages_and_can_be_told() {
-        let content = Content::of(7);
+        let content = MadeContent::of(7);
         let bytes = made(content, 2, 5);
 
         assert_eq!(sum_words(&bytes[..PAGE]), content.page_sum(0));
-        assert_eq!(Content::page_and_generation(&bytes[PAGE..]), Some((1, 5)));
+        assert_eq!(MadeContent::page_and_generation(&bytes[PAGE..]), Some((1, 5)));
     }
 
     #[test]
     fn another_page_or_another_seed_has_another_sum() {
-        assert_ne!(Content::of(1).page_sum(3), Content::of(1).page_sum(4));
-        assert_ne!(Content::of(1).page_sum(3), Content::of(2).page_sum(3));
+        assert_ne!(MadeContent::of(1).page_sum(3), MadeContent::of(1).page_sum(4));
+        assert_ne!(MadeContent::of(1).page_sum(3), MadeContent::of(2).page_sum(3));
     }
 
     #[test]

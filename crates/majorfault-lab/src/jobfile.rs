@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// What becomes of an option.
+/// What we do with an option.
 #[derive(Clone, Copy)]
 enum Becomes {
     /// The option of this name of ours, with the same value.

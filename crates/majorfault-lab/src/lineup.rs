@@ -1,4 +1,4 @@
-//! Who takes part in a comparison when nobody was named: each way a program might choose for this workload.
+//! The methods of a comparison when the user names none: each way a program might choose for this workload.
 
 use crate::peer;
 use crate::trial::{Arm, Choice, Direction};

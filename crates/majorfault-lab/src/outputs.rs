@@ -139,7 +139,7 @@ impl Outputs {
         outputs
     }
 
-    /// Adds files that no output may be. Those that are not there are left to whoever opens them.
+    /// Adds files that no output may replace. A file that does not exist is reported where it is opened.
     pub fn reads(&mut self, role: &str, paths: impl IntoIterator<Item = impl AsRef<Path>>) {
         for path in paths {
             let path = path.as_ref();
@@ -291,7 +291,7 @@ fn draft(path: &Path) -> PathBuf {
     path.with_file_name(format!(".{name}.{}.part", std::process::id()))
 }
 
-/// A new file, and no link that somebody else put there: the directory may be everybody's.
+/// A new file, never a link that another user placed there: the directory may be writable for everybody.
 fn drafted(path: &Path) -> std::io::Result<File> {
     let _ = fs::remove_file(draft(path));
     File::create_new(draft(path))

@@ -1,4 +1,4 @@
-//! Proving a finding: the accesses that the doctor saw are replayed, as the program reaches its file now and as the remedy
+//! Proving a finding: replays the accesses that the doctor saw, as the program accesses its file now and as the remedy
 //! would, in turns, cold, within the program's memory limit.
 
 use crate::doctor::rule::{BLOCK, Replay};
@@ -28,73 +28,73 @@ const RUNS: u32 = stats::LEAST as u32;
 /// A run ends after this time.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// Accesses below which a replay says nothing.
+/// A replay of fewer accesses proves nothing.
 const FEWEST: usize = 64;
 
-/// Pages of the file that may stay cached, of a hundred.
+/// Percent of the file's pages that may stay cached.
 const STAYS: u64 = 2;
 
-/// A file is made in place of one that does not leave the cache, up to this length.
+/// A file up to this length is replaced by a made file if it cannot leave the cache.
 const LARGEST_MADE: u64 = 4 << 30;
 
 const PAGE: u64 = BLOCK.0;
 
-/// Transfers in flight of an arm that is given no number.
+/// Transfers in flight for an arm that does not set their number.
 const IODEPTH: u32 = 32;
 
-/// What a replay showed.
+/// The result of a replay.
 #[derive(Clone, Debug)]
 pub struct Proven {
     /// The finding's rule.
     pub rule: &'static str,
     /// The finding's file.
     pub scope: String,
-    /// How the file is reached now, and with the remedy.
+    /// How the file is accessed now, and how with the remedy.
     pub arms: [&'static str; 2],
-    /// What was measured, or why nothing was.
+    /// The gain, or why nothing was measured.
     pub result: std::result::Result<Measured, String>,
 }
 
-/// The gain by the remedy.
+/// The measured gain of the remedy.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Accesses replayed in each run.
     pub accesses: u64,
-    /// Whether it was on a made file, because the program holds its own in the cache.
+    /// Whether it ran on a made file, because the program holds its own file in the cache.
     pub is_made: bool,
     /// Memory limit of the runs.
     pub memory_bytes: Option<u64>,
     /// Accesses a second, medians.
     pub rates: [f64; 2],
-    /// How many times as fast the remedy's accesses were.
-    pub ratio: stats::Comparison,
-    /// What is wrong with some of the runs, where something is: mostly that the program itself goes on beside them.
+    /// How many times as fast the accesses of the remedy were.
+    pub ratio: stats::PairedRatio,
+    /// What is wrong with some of the runs, if anything: mostly that the program itself runs beside them.
     pub doubt: Option<String>,
     /// Share of the threads' time that the program waited in faults of the file.
     pub waiting: f64,
 }
 
 impl Measured {
-    /// What the program as a whole could gain at most, were there no waiting left.
+    /// The most that the whole program could gain, without any waiting.
     pub fn predicted(&self) -> f64 {
         1.0 / (1.0 - self.waiting)
     }
 
-    /// Whether the remedy's accesses were slower, as far as the runs can tell.
+    /// Whether the accesses of the remedy were slower, as far as the runs can tell.
     pub fn is_loss(&self) -> bool {
         self.ratio.ratio.interval.is_some_and(|[_, high]| high < 1.0)
     }
 
-    /// What it would gain where its waiting shrinks as in the replay.
+    /// What the program would gain if its waiting shrank as in the replay.
     pub fn measured(&self) -> f64 {
         1.0 / (1.0 - self.waiting + self.waiting / self.ratio.ratio.median.max(1e-3))
     }
 }
 
-/// Replays what was seen for each finding that accesses can show: what its line of proof compares.
+/// Replays the accesses of each finding that they can prove: the comparison in its proof line.
 ///
-/// The files' pages are dropped from the cache, as far as the program does not hold them. What goes wrong is told in the
-/// proof: the findings stand without it.
+/// Drops the files' pages from the cache, except those that the program has mapped. A replay that fails is reported in its
+/// proof; the findings stand without it.
 pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Vec<Proven> {
     let mut proofs: Vec<Proven> = Vec::new();
     for finding in findings {
@@ -108,7 +108,7 @@ pub fn prove(evidence: &Evidence, findings: &[Finding], stop: &AtomicBool) -> Ve
             Some(file) => {
                 replay(evidence, file, arms, memory_bytes, stop).unwrap_or_else(|error| Err(error.to_string()))
             }
-            None => Err("no faults were seen to wait in a file".to_owned()),
+            None => Err("no fault was seen waiting in a file".to_owned()),
         };
         proofs.push(Proven { rule: finding.rule, scope: scope.clone(), arms, result });
     }
@@ -126,10 +126,10 @@ fn replay(
         return Ok(Err("the file has no name any more, or cannot be opened".to_owned()));
     };
     let Some(path) = files::reached(evidence.target.pid, &file.path, file.id) else {
-        return Ok(Err("another file has this name now, or the program that sees it has ended".to_owned()));
+        return Ok(Err("another file has this name now, or the program has ended".to_owned()));
     };
     if file.latest.len() < FEWEST {
-        return Ok(Err(format!("{} accesses were seen; {FEWEST} are needed", file.latest.len())));
+        return Ok(Err(format!("only {} accesses were seen, and {FEWEST} are needed", file.latest.len())));
     }
     let dir = scratch::directory(None, Bytes::mib(64))?;
     let trace = dir.join(format!(".majorfault-{}.flt", std::process::id()));
@@ -143,7 +143,9 @@ fn replay(
             (of(made.paths(), length / PAGE * PAGE, Some(1)), Some(made))
         }
         Ok(false) => {
-            return Ok(Err("the program holds the file in the cache, and it is too long for a copy".to_owned()));
+            return Ok(Err(
+                "the program has the file mapped and cached, and the file is too long to make another".to_owned()
+            ));
         }
         Err(error) => return Ok(Err(error.to_string())),
     };
@@ -165,9 +167,9 @@ fn replay(
     }))
 }
 
-/// The recorded faults by both arms, in turns.
+/// Replays the recorded faults by both arms, in turns.
 ///
-/// Errors: Invalid where an arm cannot be read, which is a mistake of its rule.
+/// Errors: Invalid where an arm cannot be read, which is a bug in its rule.
 fn comparison(
     arms: [&str; 2],
     memory_bytes: Option<u64>,
@@ -195,8 +197,8 @@ fn comparison(
     Ok(Comparison { trial, arms, repetitions: RUNS })
 }
 
-/// Accesses a second of both arms, and how many times as fast the second was; or why that cannot be told.
-fn rates(records: &[Record], arms: &[Arm]) -> std::result::Result<([f64; 2], stats::Comparison), String> {
+/// Accesses a second of both arms, and how many times as fast the second one was; or why that is not known.
+fn rates(records: &[Record], arms: &[Arm]) -> std::result::Result<([f64; 2], stats::PairedRatio), String> {
     let of = |arm: &Arm| -> Vec<f64> {
         records.iter().filter(|record| record.trial.arm == *arm).filter_map(per_second).collect()
     };
@@ -223,7 +225,7 @@ fn of(files: Vec<PathBuf>, size_bytes: u64, content_seed: Option<u64>) -> Data {
     Data { files, offset_bytes: 0, size_bytes, stripe_bytes: 1 << 20, content_seed }
 }
 
-/// A file of ours that is gone afterwards.
+/// A made file, removed afterwards.
 struct Kept(PathBuf);
 
 impl Drop for Kept {
@@ -232,7 +234,7 @@ impl Drop for Kept {
     }
 }
 
-/// Writes the latest faults as a trace; gives the number of threads.
+/// Writes the latest faults as a trace; returns the number of threads.
 fn write(path: &Path, file: &MappedFile, length: u64) -> Result<u32> {
     let mut writer = Writer::create(path)?;
     let number = writer.file(Some(&file.path), length);
@@ -258,7 +260,7 @@ fn write(path: &Path, file: &MappedFile, length: u64) -> Result<u32> {
     Ok(threads)
 }
 
-/// Whether the file leaves the page cache when it is asked to.
+/// Whether the file leaves the page cache on request.
 fn is_droppable(path: &Path, length: u64) -> Result<bool> {
     let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
     cache::fadvise(&file, 0, 0, FileAdvice::DontNeed)?;
@@ -294,12 +296,12 @@ pub fn document(proofs: &[Proven]) -> Value {
     proofs.iter().map(one).collect()
 }
 
-/// The proofs in words, a paragraph each.
+/// The proofs in words, one paragraph each.
 pub fn sentences(proofs: &[Proven]) -> Vec<String> {
     let one = |proof: &Proven| {
         let Proven { rule, scope, arms: [now, then], result } = proof;
         match result {
-            Err(why) => format!("{rule}: {scope}: not proved: {why}"),
+            Err(why) => format!("{rule}: {scope}: not proven: {why}"),
             Ok(gain) => {
                 let interval =
                     gain.ratio.ratio.interval.map_or(String::new(), |[low, high]| format!(" [{low:.1}–{high:.1}]"));
@@ -310,7 +312,7 @@ pub fn sentences(proofs: &[Proven]) -> Vec<String> {
                 let on = if gain.is_made { " on a file made for it" } else { "" };
                 format!(
                     "{rule}: {scope}: {} accesses replayed cold{place}{on}: {now} {:.0}/s, {then} {:.0}/s: {:.1} x{interval}{loss}{doubt}. \
-                     The program waits for {:.0} % of its time, so it gains {:.1} x at most (predicted), and {:.1} x by \
+                     The program waits for {:.0} % of its time, so it gains at most {:.1} x (predicted), and {:.1} x by \
                      this measurement",
                     gain.accesses,
                     gain.rates[0],
@@ -340,7 +342,7 @@ mod tests {
 
     fn gain(median: f64, interval: [f64; 2], waiting: f64) -> Measured {
         let ratio = Estimate { median, interval: Some(interval), coverage: 0.97, samples: 6 };
-        let ratio = stats::Comparison { ratio, detectable: Some(0.1) };
+        let ratio = stats::PairedRatio { ratio, detectable: Some(0.1) };
         let rates = [1000.0, 1000.0 * median];
         Measured { accesses: 100, is_made: false, memory_bytes: None, rates, ratio, doubt: None, waiting }
     }
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_of_the_accesses_is_told_as_one_of_the_program() {
+    fn a_gain_of_the_accesses_is_reported_as_one_of_the_program() {
         let gain = gain(4.0, [3.5, 4.5], 0.75);
 
         assert!((gain.predicted() - 4.0).abs() < 1e-9);
@@ -364,12 +366,12 @@ mod tests {
         assert_eq!(
             sentence(Ok(gain)),
             "fault_stall: /x: 100 accesses replayed cold: mmap 1000/s, uring 4000/s: 4.0 x [3.5–4.5]. The program waits for \
-             75 % of its time, so it gains 4.0 x at most (predicted), and 2.3 x by this measurement"
+             75 % of its time, so it gains at most 4.0 x (predicted), and 2.3 x by this measurement"
         );
     }
 
     #[test]
-    fn a_remedy_that_makes_it_worse_is_told() {
+    fn a_remedy_that_makes_it_worse_is_reported() {
         let loss = gain(0.5, [0.4, 0.6], 0.5);
 
         assert!(loss.is_loss() && (loss.measured() - 1.0 / 1.5).abs() < 1e-9);
@@ -382,7 +384,7 @@ mod tests {
     fn the_ratio_is_of_the_remedys_rate_over_the_rate_now() {
         use crate::report::synthetic::Run as Ran;
         let ran = |arm, accesses| Ran::of(arm).accesses(accesses).phases_ms(250, 500, 250).record();
-        // In turns: other figures each time, of which the middle ones are told.
+        // In turns, with different figures each time; the medians are reported.
         let records = [("mmap", 90), ("pread", 180), ("pread", 400), ("mmap", 100), ("mmap", 300), ("pread", 200)]
             .map(|(arm, accesses)| ran(arm, accesses));
         let arms = [records[0].trial.arm.clone(), records[1].trial.arm.clone()];
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_arm_has_no_runs_the_reason_is_told() {
+    fn where_an_arm_has_no_runs_the_reason_is_reported() {
         use crate::report::synthetic::Run as Ran;
         let good = Ran::of("mmap").record();
         let failed = Ran::of("pread").failed("SIGBUS").record();
@@ -437,8 +439,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_proved_is_told_with_its_reason() {
-        assert_eq!(sentence(Err("it is gone".to_owned())), "fault_stall: /x: not proved: it is gone");
+    fn what_was_not_proved_is_reported_with_its_reason() {
+        assert_eq!(sentence(Err("it is gone".to_owned())), "fault_stall: /x: not proven: it is gone");
     }
 
     #[test]
@@ -486,7 +488,7 @@ mod tests {
 
     const STALL: (&str, Option<&str>) = ("fault_stall", Some("uring:depth=32"));
 
-    /// A program (ourselves) that has touched a file so often, and the rules that found something, with what is replayed.
+    /// This test program, which has touched a file so often, and rules with findings and what they replay.
     fn seen(accesses: usize, deleted: bool, rules: &[(&'static str, Option<&'static str>)]) -> Vec<Proven> {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         file.as_file().set_len(1 << 20).unwrap();
@@ -524,13 +526,13 @@ mod tests {
 
         let proofs = prove(&Evidence::default(), &[finding], &AtomicBool::new(true));
 
-        assert_eq!(sentences(&proofs), ["thrash: cgroup: not proved: no faults were seen to wait in a file"]);
+        assert_eq!(sentences(&proofs), ["thrash: cgroup: not proven: no fault was seen waiting in a file"]);
     }
 
     #[test]
     fn fewer_than_64_accesses_prove_nothing() {
         let proofs = seen(63, false, &[STALL]);
-        assert_eq!(proofs[0].result.as_ref().unwrap_err(), "63 accesses were seen; 64 are needed");
+        assert_eq!(proofs[0].result.as_ref().unwrap_err(), "only 63 accesses were seen, and 64 are needed");
 
         let proofs = seen(64, false, &[STALL]);
         assert_eq!(proofs[0].result.as_ref().unwrap_err(), "it was stopped");

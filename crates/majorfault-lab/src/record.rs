@@ -192,7 +192,7 @@ pub struct Buckets(pub Vec<(u64, u64)>);
 /// How long accesses took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// One access in so many was timed: 1, or more where the clock would cost more than the access. 0: none.
+    /// Accesses for each one that was timed: 1, or more where the clock would cost more than the access. 0: none was timed.
     pub timed_one_in: u64,
     /// Their histogram.
     pub buckets: Buckets,
@@ -247,21 +247,21 @@ pub struct Gate {
     /// What is looked at: `cold`, `device bytes`, `swap`, `quota`, `busy machine`, `answer`.
     pub name: String,
     /// What was found.
-    pub finding: Finding,
+    pub finding: GateFinding,
     /// The sentence with the numbers.
     pub says: String,
-    /// Whose doing it is.
+    /// What caused it: the set-up, or others.
     #[serde(default)]
-    pub by: By,
+    pub by: Cause,
     /// What to do about it; empty where nothing can be done, or nothing is to be.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub remedy: String,
 }
 
-/// Whose doing a condition is.
+/// What caused a condition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum By {
+pub enum Cause {
     /// Of how the run was set up: the same command gives the same again.
     #[default]
     Setup,
@@ -272,7 +272,7 @@ pub enum By {
 /// What a gate found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finding {
+pub enum GateFinding {
     /// As it should be.
     Fine,
     /// Worth knowing; the figures stand.
@@ -318,7 +318,7 @@ impl Record {
 
     /// The gates that spoiled it.
     pub fn spoilers(&self) -> impl Iterator<Item = &Gate> {
-        self.gates.iter().filter(|gate| gate.finding == Finding::Spoiled)
+        self.gates.iter().filter(|gate| gate.finding == GateFinding::Spoiled)
     }
 
     /// What spoiled it, in sentences.

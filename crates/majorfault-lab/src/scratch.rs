@@ -1,6 +1,6 @@
 //! Data files that the tool makes for itself: on a real disk, without a name, gone when the process is gone.
 
-use crate::data::{Content, PAGE};
+use crate::data::{MadeContent, PAGE};
 use majorfault::sys::cache;
 use majorfault::{Bytes, Error, Extent, Missing, Need, Result};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, statfs};
@@ -113,7 +113,7 @@ impl Scratch {
     pub fn make(dir: &Path, wanted: &Wanted, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<Scratch> {
         let share = share(wanted)?;
         let files = (0..wanted.files).map(|_| reserved(dir, share)).collect::<Result<Vec<_>>>()?;
-        let content = Content::of(wanted.seed);
+        let content = MadeContent::of(wanted.seed);
         let piece = PIECE.min(wanted.stripe.0 as usize);
         let mut bytes = vec![0; piece];
         let (count, stripe) = (wanted.files as u64, wanted.stripe.0);
@@ -211,7 +211,7 @@ mod tests {
             let extent = Extent { offset: page * PAGE as u64, length: PAGE };
             let (index, offset) = target.locate(extent).unwrap();
             target.files()[index].file.read_exact_at(&mut bytes, offset).unwrap();
-            assert_eq!(sum_words(&bytes), Content::of(3).page_sum(page), "page {page}");
+            assert_eq!(sum_words(&bytes), MadeContent::of(3).page_sum(page), "page {page}");
         }
     }
 

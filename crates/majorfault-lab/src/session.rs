@@ -3,7 +3,7 @@
 use crate::experiment::Planned;
 use crate::kinds;
 use crate::outputs::former;
-use crate::record::{By, Cell, Outcome, Record};
+use crate::record::{Cause, Cell, Outcome, Record};
 use crate::run::{self, gates};
 use crate::trial::{Arm, Trial};
 use flate2::read::MultiGzDecoder;
@@ -24,7 +24,7 @@ pub fn name() -> String {
 pub struct Comparison {
     /// The trial that all arms share; its own arm and repetition are replaced.
     pub trial: Trial,
-    /// Who takes part.
+    /// The arms to compare.
     pub arms: Vec<Arm>,
     /// How often each runs.
     pub repetitions: u32,
@@ -101,11 +101,11 @@ enum Then {
 
 impl Then {
     fn after(record: &Record) -> Then {
-        let is_disturbed = record.spoilers().any(|gate| gate.by == By::Others) && !record.is_control();
+        let is_disturbed = record.spoilers().any(|gate| gate.by == Cause::Others) && !record.is_control();
         match record.outcome {
             Outcome::Missing(_) | Outcome::Failed(_) => Then::Never,
             // What is wrong with the set-up would be so again.
-            _ if is_disturbed && record.spoilers().all(|gate| gate.by == By::Others) => Then::Again,
+            _ if is_disturbed && record.spoilers().all(|gate| gate.by == Cause::Others) => Then::Again,
             _ => Then::Next,
         }
     }
@@ -205,7 +205,7 @@ fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Finding, Gate, MissingFacility};
+    use crate::record::{Gate, GateFinding, MissingFacility};
     use crate::report::synthetic::Run;
     use flate2::{Compression, write::GzEncoder};
     use proptest::prelude::*;
@@ -274,10 +274,10 @@ mod tests {
         assert!(failed.is_err());
     }
 
-    fn spoiled(arm: &str, by: &[By]) -> Record {
+    fn spoiled(arm: &str, by: &[Cause]) -> Record {
         let gates = by.iter().map(|by| Gate {
             name: "x".to_owned(),
-            finding: Finding::Spoiled,
+            finding: GateFinding::Spoiled,
             says: "x".to_owned(),
             by: *by,
             remedy: String::new(),
@@ -289,10 +289,10 @@ mod tests {
     #[test]
     fn only_what_others_alone_disturbed_is_made_again() {
         assert_eq!(Then::after(&spoiled("mmap", &[])), Then::Next);
-        assert_eq!(Then::after(&spoiled("mmap", &[By::Others])), Then::Again);
-        assert_eq!(Then::after(&spoiled("mmap", &[By::Setup])), Then::Next);
-        assert_eq!(Then::after(&spoiled("mmap", &[By::Others, By::Setup])), Then::Next);
-        assert_eq!(Then::after(&spoiled("null", &[By::Others])), Then::Next, "the control is in no verdict");
+        assert_eq!(Then::after(&spoiled("mmap", &[Cause::Others])), Then::Again);
+        assert_eq!(Then::after(&spoiled("mmap", &[Cause::Setup])), Then::Next);
+        assert_eq!(Then::after(&spoiled("mmap", &[Cause::Others, Cause::Setup])), Then::Next);
+        assert_eq!(Then::after(&spoiled("null", &[Cause::Others])), Then::Next, "the control is in no verdict");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct Estimate {
 
 /// Two arms of one session, compared repetition by repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Comparison {
+pub struct PairedRatio {
     /// Median of the paired ratios.
     pub ratio: Estimate,
     /// Smallest effect these pairs could have shown, as a share (0.06: 6 %); `None` with a single pair.
@@ -83,10 +83,10 @@ pub fn estimate(samples: &[f64]) -> Option<Estimate> {
 }
 
 /// The paired ratios first / second, compared with 1. Pairs without a positive second are left out.
-pub fn compare(pairs: &[(f64, f64)]) -> Option<Comparison> {
+pub fn compare(pairs: &[(f64, f64)]) -> Option<PairedRatio> {
     let ratios: Vec<f64> =
         pairs.iter().filter(|(_, second)| *second > 0.0).map(|(first, second)| first / second).collect();
-    Some(Comparison { ratio: estimate(&ratios)?, detectable: smallest_detectable(&ratios) })
+    Some(PairedRatio { ratio: estimate(&ratios)?, detectable: smallest_detectable(&ratios) })
 }
 
 /// Smallest relative effect that these paired ratios would show in 80 % of sessions at 5 % significance, two-sided.
@@ -110,7 +110,7 @@ impl Estimate {
     }
 }
 
-impl Comparison {
+impl PairedRatio {
     /// What these pairs tell.
     pub fn told(&self) -> Told {
         match self.beside(1.0) {

@@ -1,6 +1,6 @@
 //! A trial: everything that decides what one run does, as a plain value that a record keeps and a child process reads.
 
-use crate::data::Content;
+use crate::data::MadeContent;
 use majorfault::params::Given;
 use majorfault::{Bytes, Layout, Nanos};
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub struct Trial {
     pub workload: Choice,
     /// Which way bytes go.
     pub direction: Direction,
-    /// Who reaches them.
+    /// The method, peer or procedure that accesses them.
     pub arm: Arm,
     /// Bytes of one access.
     pub block_bytes: u64,
@@ -64,7 +64,7 @@ pub struct Choice {
     pub given: BTreeMap<String, String>,
 }
 
-/// Who reaches the bytes in a trial.
+/// What accesses the bytes in a trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
@@ -91,7 +91,7 @@ pub enum Direction {
 pub struct Limits {
     /// After this time.
     pub runtime_ns: Option<u64>,
-    /// After so many accesses, over all threads.
+    /// After this number of accesses, over all threads.
     pub accesses: Option<u64>,
     /// Begin again at the end of the order until the time is over (fio's `time_based`).
     pub time_based: bool,
@@ -125,8 +125,8 @@ impl Trial {
     }
 
     /// The content that reads expect in made files, and that writes put into any.
-    pub fn content(&self) -> Content {
-        Content::of(self.data.content_seed.unwrap_or(self.seed))
+    pub fn content(&self) -> MadeContent {
+        MadeContent::of(self.data.content_seed.unwrap_or(self.seed))
     }
 
     /// Length of one interval of the timeline.

@@ -192,7 +192,7 @@ fn who_cannot_be_helped_is_told_in_words() {
     world.majorfault(&["assist", "2"]).fails(2, "kernel thread");
     world.majorfault(&["assist", "1", "--budget", "4k"]).fails(2, "give 64k or more");
     let Some(said) = world.as_nobody(&["assist", &std::process::id().to_string(), "--for", "100ms"]) else { return };
-    said.fails(3, "it belongs to user 0, we are user 65534");
+    said.fails(3, "it belongs to user 0, and majorfault runs as user 65534");
 }
 
 #[test]
@@ -279,5 +279,5 @@ fn a_trace_is_a_workload_of_compare() {
             record["threads"].as_array().unwrap().iter().map(|it| it["accesses"].as_u64().unwrap()).sum::<u64>();
         assert!((2800..3100).contains(&accesses), "{accesses}: {}", record["trial"]["workload"]);
     }
-    world.majorfault(&["compare", "--trace", "random.py"]).fails(2, "is no trace that can be replayed");
+    world.majorfault(&["compare", "--trace", "random.py"]).fails(2, "random.py cannot be replayed");
 }

@@ -323,7 +323,10 @@ fn a_process_of_another_user_needs_rights() {
     let world = World::new();
     let Some(said) = world.as_nobody(&["doctor", &std::process::id().to_string(), "--for", "100ms"]) else { return };
 
-    said.fails(3, "it belongs to user 0, we are user 65534; run as its user, or as root: sudo majorfault");
+    said.fails(
+        3,
+        "it belongs to user 0, and majorfault runs as user 65534; run as its user, or as root: sudo majorfault",
+    );
 }
 
 #[test]
@@ -350,7 +353,7 @@ fn a_process_that_ends_while_it_is_watched_is_told_with_what_was_seen() {
 
     let said = running.finish();
 
-    said.fails(2, "of watching; what was seen is above");
+    said.fails(2, "of watching; the findings cover that time");
     assert!(said.output.contains("sleep ("), "{}", said.output);
 }
 

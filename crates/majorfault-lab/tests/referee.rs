@@ -210,7 +210,7 @@ fn a_file_that_is_replaced_between_two_runs_is_another_file() {
     said.ends_with(&[4]);
     let (finding, says) = gate(&world, "same file");
     assert_eq!(finding, "spoiled");
-    assert!(says.contains("not as it was in the first run") || says.contains("changed while"), "{says}");
+    assert!(says.contains("changed since the first run") || says.contains("changed while"), "{says}");
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn a_processor_quota_is_seen() {
     assert!(refused, "{}", world.text("out"));
     let (finding, says) = gate(&world, "quota");
     assert_eq!(finding, "spoiled");
-    assert!(says.contains("a processor quota stopped it for"), "{says}");
+    assert!(says.contains("a processor quota paused the run for"), "{says}");
 }
 
 #[test]

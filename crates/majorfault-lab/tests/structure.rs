@@ -7,6 +7,7 @@ use house::names::{asked, declared};
 use house::rooms::{Plan, used};
 use house::source::Tree;
 use house::uses;
+use house::words::twice;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -182,6 +183,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("majorfault/src", "map/stable.rs"),
     ("majorfault/src", "pool/pointers.rs"),
     ("majorfault/src", "pool/uffd.rs"),
+    ("majorfault-lab/src", "procedure/memory_file.rs"),
     ("majorfault-lab/src", "run/worker.rs"),
 ];
 
@@ -201,6 +203,53 @@ fn unsafe_code_stays_below_sys_and_where_promises_are() {
     let mut listed: Vec<_> = PROMISES.iter().map(|(root, path)| ((*root).to_owned(), (*path).to_owned())).collect();
     listed.sort();
     assert_eq!(found, listed);
+}
+
+/// Names that two public types share, with the reason. Anything else gets a name of its own (docs/design.md, Words).
+const SHARED: &[(&str, &str)] = &[
+    ("Args", "each subcommand has its own, and none is seen outside its file"),
+    ("Class", "the lab keeps the library's class of a method in its records, with classes of its own"),
+    ("Access", "protection of a mapping in sys, a fault in a file in observe"),
+    ("Advice", "madvise's in sys, calls that a program made in the doctor"),
+    ("Faults", "evidence and its source"),
+    ("Group", "arms that may be compared in a report, a cgroup in the doctor's evidence"),
+    ("Hints", "what a method takes and what a policy gives"),
+    ("Kind", "of a counter, and of an output"),
+    ("Machine", "of a record, and of the doctor's evidence"),
+    ("MappedFile", "the library's front door, and a file that a watched process maps"),
+    ("Mount", "parsed in proc, and as the doctor's evidence keeps it"),
+    ("Options", "of the assistant, of gathering, of recording"),
+    ("Outcome", "of a run, and of help"),
+    ("Outputs", "of a session, and of the doctor's rounds"),
+    ("Scene", "of a counter and of a policy when they open"),
+    ("Seen", "of a page's state, and of a sampler's round"),
+    ("Tally", "of the assistant and of the doctor"),
+    ("Target", "files under test, and a watched process"),
+    ("Timeline", "of a record, and of a watched process"),
+];
+
+#[test]
+fn no_word_names_two_types() {
+    let found = twice(&[&library(), &lab()]);
+    let is_known = |name: &String| SHARED.iter().any(|(shared, _)| shared == name);
+    let wrong: Vec<String> = found
+        .iter()
+        .filter(|(name, _)| !is_known(name))
+        .map(|(name, files)| {
+            format!("{name}: {}", files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", "))
+        })
+        .collect();
+
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_shared_word_is_still_shared() {
+    let found = twice(&[&library(), &lab()]);
+
+    for (name, reason) in SHARED {
+        assert!(found.contains_key(*name), "{name} names one type now: take it out of the list ({reason})");
+    }
 }
 
 /// Whether a source text takes anything of clap's.
@@ -356,6 +405,21 @@ mod planted {
             assert_eq!(told(path, text), Vec::<String>::new(), "{text}");
         }
         assert_eq!(told("doctor/other.rs", ""), ["doctor/other.rs is on no floor"]);
+    }
+
+    #[test]
+    fn a_type_name_that_is_taken_is_found() {
+        let texts = [
+            (
+                "a.rs",
+                "pub struct Stone; struct Own; #[cfg(test)] pub struct Trial; pub mod inner { pub(crate) enum Wall {} }",
+            ),
+            ("b.rs", "pub enum Stone {} struct Own; pub struct Trial; pub(super) trait Wall {}"),
+        ];
+
+        let found = twice(&[&Tree::made_up(&texts)]);
+
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["Stone", "Wall"]);
     }
 
     #[test]

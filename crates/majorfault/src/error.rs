@@ -1,4 +1,4 @@
-//! What can go wrong, in words a user can act on: what was tried, on what, what came back, what to do.
+//! What can go wrong, in words that a user can act on: what was tried, on what, what came back, what to do.
 
 use crate::needs::{Lack, Missing};
 use crate::units::ParseError;
@@ -6,10 +6,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The library's result.
+/// The library's result type.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why something could not be done. [`kind`](Error::kind) says what a program can do about it.
+/// Why something could not be done. [`kind`](Error::kind) tells what a program can do about it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,12 +21,12 @@ pub enum Error {
         path: PathBuf,
         /// What came back.
         source: io::Error,
-        /// What to do about it; empty where nothing better is known than the error itself.
+        /// What to do about it; empty where nothing more is known than the error itself.
         remedy: String,
     },
-    /// A parameter, extent or file that cannot be used as given; the sentence names the value and the legal ones.
+    /// A parameter, extent or file that cannot be used as given; the sentence names the value and the legal values.
     Invalid(String),
-    /// The machine or the rights lack something.
+    /// The machine or the user's rights lack something.
     Missing(Missing),
     /// The file became shorter, or its bytes unreadable, while it was mapped (a SIGBUS, caught).
     Truncated {
@@ -35,14 +35,14 @@ pub enum Error {
         /// Offset in the file of the first page that was gone.
         offset: u64,
     },
-    /// Somebody else has what is needed for oneself alone: another process, or another part of this one.
+    /// Another process, or another part of this one, holds what must be used by one holder alone.
     Held {
         /// What is held.
         path: PathBuf,
         /// Why it cannot be shared.
         reason: String,
     },
-    /// What was open serves no more; the sentence says why, and what to do before it is opened again.
+    /// What was open can no longer be used; the sentence says why, and what to do before it is opened again.
     Ended(String),
 }
 
@@ -52,29 +52,29 @@ pub enum Error {
 pub enum ErrorKind {
     /// Pass another value: an argument, an extent or a path cannot be used as given.
     Invalid,
-    /// Open the file again: it is not the one any more that was opened (shortened, replaced).
+    /// Open the file again: it is no longer the one that was opened (it was shortened or replaced).
     Changed,
     /// Try again later, or leave it to its holder.
     Held,
-    /// Get the right to do it, as the message says; asking again with the same rights is in vain.
+    /// Get the right to do it, as the message says; trying again with the same rights is useless.
     NotPermitted,
     /// Choose another way: this machine or kernel has no such facility.
     Missing,
-    /// Begin anew: what was open, or the process that was watched, is at its end.
+    /// Start again: what was open, or the process that was watched, has ended.
     Ended,
     /// The device or the kernel failed; see [`Error::errno`].
     Io,
 }
 
 impl Error {
-    /// An [`Error::Io`], with what to do about it where that follows from the errno.
+    /// An [`Error::Io`], with a remedy where one follows from the errno.
     pub fn io(doing: impl Into<String>, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Error {
         let source = source.into();
         let remedy = source.raw_os_error().map(usual_remedy).unwrap_or_default().to_owned();
         Error::Io { doing: doing.into(), path: path.as_ref().to_owned(), source, remedy }
     }
 
-    /// The same error with what to do about it, where it is one of I/O and there is something to say.
+    /// The same error with this remedy, if it is an I/O error and the remedy is not empty.
     #[must_use]
     pub fn with_remedy(self, advice: impl Into<String>) -> Error {
         let advice = advice.into();
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// The errno behind it, if the kernel gave one.
+    /// The errno behind the error, if the kernel gave one.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Io { source, .. } => source.raw_os_error(),
@@ -108,7 +108,7 @@ impl Error {
     }
 }
 
-/// What a program can do about an error of the kernel's.
+/// What a program can do about an error from the kernel.
 fn kind_of(error: &io::Error) -> ErrorKind {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES | libc::EROFS) => ErrorKind::NotPermitted,
@@ -122,20 +122,20 @@ fn kind_of(error: &io::Error) -> ErrorKind {
     }
 }
 
-/// What to do about an errno, where that is known whatever was being done.
+/// The remedy for an errno, where it does not depend on the operation.
 fn usual_remedy(errno: i32) -> &'static str {
     match errno {
         libc::EACCES => "get permission on the file and on the folders above it, or run as its owner",
-        libc::EPERM => "run as root, or with the capability that this needs",
+        libc::EPERM => "run as root, or with the capability that this call needs",
         libc::EROFS => "mount the file system for writing",
         libc::ENOENT => "check the name",
         libc::ENOSPC => "free space on the file system",
         libc::EDQUOT => "free space within your quota of the file system",
         libc::EMFILE => "raise the limit of open files: ulimit -n",
         libc::ENFILE => "raise the machine's limit of open files: sysctl fs.file-max",
-        libc::ETXTBSY => "end the program that is run from this file",
+        libc::ETXTBSY => "end the program that runs from this file",
         libc::ESTALE => "open the file again; its server replaced it",
-        libc::EIO => "the device failed; look at the kernel's log, and copy what is still readable",
+        libc::EIO => "the device failed: read the kernel's log (dmesg), and copy what is still readable",
         _ => "",
     }
 }
@@ -250,7 +250,7 @@ mod tests {
         let error = Target::open(&[std::env::current_exe().unwrap()], &layout).unwrap_err();
 
         assert_eq!((error.kind(), error.errno()), (ErrorKind::Held, Some(libc::ETXTBSY)));
-        assert!(error.to_string().ends_with("; end the program that is run from this file"), "{error}");
+        assert!(error.to_string().ends_with("; end the program that runs from this file"), "{error}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// A run of bytes in a [`Target`]'s address space.
+/// A range of bytes in a [`Target`]'s address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Extent {
     /// First byte, counted from the start of the target (not of a file).
@@ -21,9 +21,9 @@ pub struct Extent {
 pub struct Layout {
     /// Where the used range begins in each file.
     pub offset: Bytes,
-    /// Length of the used range over all files; `None` is all there is.
+    /// Length of the used range over all files; `None` means all there is.
     pub size: Option<Bytes>,
-    /// Bytes from one file before the next one's turn, as in RAID 0. Without meaning for one file.
+    /// Bytes taken from one file before the next file's turn, as in RAID 0. Has no meaning for one file.
     pub stripe: Bytes,
     /// Whether bytes may be written.
     pub write: bool,
@@ -33,19 +33,19 @@ pub struct Layout {
 #[derive(Debug)]
 pub struct Target {
     files: Vec<TargetFile>,
-    /// Where the only file's range begins, if there is one file.
+    /// Where the only file's range begins, if there is only one file.
     only_start: Option<u64>,
     stripe: u64,
     length: u64,
     writable: bool,
-    /// Whether somebody promised that nobody changes it.
+    /// Whether the caller promised that nobody changes the files.
     unchanged: bool,
 }
 
 /// One file of a target.
 #[derive(Debug)]
 pub struct TargetFile {
-    /// As given by the user.
+    /// The path given by the user.
     pub path: PathBuf,
     /// Open for reading, and for writing where the target is writable.
     pub file: File,
@@ -64,12 +64,12 @@ impl Default for Layout {
 impl Target {
     /// Opens `paths` as one address space. Several files take equal shares, in turns of `layout.stripe` bytes.
     ///
-    /// Errors: Io (missing, unreadable), Invalid (no file, a directory or FIFO, an empty file, a range outside the
+    /// Errors: Io (missing, unreadable), Invalid (no file given, a directory or FIFO, an empty file, a range outside the
     /// file, a stripe that is not a multiple of 4096).
     pub fn open(paths: &[PathBuf], layout: &Layout) -> Result<Target> {
         let stripe = layout.stripe.0;
         if paths.is_empty() {
-            return Err(Error::Invalid("no file is named; name one, or a block device".to_owned()));
+            return Err(Error::Invalid("no file is named; name a file or a block device".to_owned()));
         }
         if stripe == 0 || stripe % 4096 != 0 {
             return Err(Error::Invalid(format!("a stripe of {} is not a multiple of 4096 bytes", layout.stripe)));
@@ -79,7 +79,7 @@ impl Target {
         let used = layout.size.map_or(length, |size| size.0.min(length));
         if layout.size.is_some_and(|size| size.0 > length || size.0 == 0) {
             return Err(Error::Invalid(format!(
-                "a size of {} does not fit: there are {} bytes from the offset on",
+                "a size of {} is too large: the file has {} bytes from the offset on",
                 layout.size.unwrap_or_default(),
                 length
             )));
@@ -88,26 +88,32 @@ impl Target {
         Ok(Target { files, only_start, stripe, length: used, writable: layout.write, unchanged: false })
     }
 
-    /// Promises that nobody changes the bytes, so that mapped methods lend them in place. Without it they show a copy.
+    /// The `length` bytes from `start` on of a file that is open for reading; `path` is for messages.
+    pub(crate) fn of_open(file: File, path: &Path, start: u64, length: u64) -> Target {
+        let files = vec![TargetFile { path: path.to_owned(), file, start, length }];
+        Target { files, only_start: Some(start), stripe: length, length, writable: false, unchanged: false }
+    }
+
+    /// Promises that nobody changes the bytes, so that mapped methods lend them in place. Without it they show copies.
     ///
     /// # Safety
     ///
     /// While a reader shows bytes of this target:
     ///
-    /// - nobody changes them but that reader's own siblings by `update`: no other program, no other mapping of the files, no
-    ///   other reader that was opened on its own, though it be of this target;
-    /// - nobody cuts the files short, and they can be read: a page that is gone becomes zeros where it is shown.
+    /// - nobody changes them except that reader's own siblings by `update`: no other program, no other mapping of the files, no
+    ///   other reader that was opened separately, even of this target;
+    /// - nobody truncates the files, and they can be read: a page that is missing becomes zeros where it is shown.
     #[allow(unsafe_code, reason = "a promise that only the caller can give; nothing unsafe is done here")]
     pub unsafe fn assume_unchanged(self) -> Target {
         Target { unchanged: true, ..self }
     }
 
-    /// Whether that was promised.
+    /// Whether [`assume_unchanged`](Target::assume_unchanged) was promised.
     pub fn is_assumed_unchanged(&self) -> bool {
         self.unchanged
     }
 
-    /// Whether two of its files are one, so that the same bytes lie at two places. Also where it cannot be found out.
+    /// Whether two of the files are the same, so that the same bytes have two positions. True where this cannot be found out.
     pub(crate) fn has_twins(&self) -> bool {
         let id = |file: &TargetFile| file.file.metadata().map(|meta| (meta.dev(), meta.ino(), meta.rdev())).ok();
         let ids: Vec<_> = self.files.iter().map(id).collect();
@@ -124,12 +130,12 @@ impl Target {
         self.length
     }
 
-    /// Never: an empty file cannot be opened.
+    /// Always false: an empty file cannot be opened.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Bytes from one file before the next one's turn; the whole length where there is one file.
+    /// Bytes taken from one file before the next file's turn; the whole length where there is only one file.
     pub fn stripe(&self) -> u64 {
         if self.files.len() == 1 { self.length } else { self.stripe }
     }
@@ -152,10 +158,10 @@ impl Target {
         )))
     }
 
-    /// Which file holds `extent`, and at which offset of that file.
+    /// Which file holds `extent`, and at which offset in that file.
     ///
-    /// Errors: Invalid where the extent is empty, passes the end, or crosses from one stripe into the next (choose
-    /// blocks that divide the stripe).
+    /// Errors: Invalid where the extent is empty, passes the end, or crosses from one stripe into the next (choose a
+    /// block size that divides the stripe).
     #[inline]
     pub fn locate(&self, extent: Extent) -> Result<(usize, u64)> {
         let Extent { offset, length } = extent;
@@ -169,7 +175,7 @@ impl Target {
         }
     }
 
-    /// Where several files take turns. Kept out of line: the case of one file is short enough to be inlined.
+    /// Where several files take turns. Kept out of line, so that the case of one file is short enough to be inlined.
     #[inline(never)]
     fn locate_in_turns(&self, extent: Extent) -> Result<(usize, u64)> {
         let Extent { offset, length } = extent;
@@ -182,7 +188,7 @@ impl Target {
         Ok((index, self.files[index].start + turn / count * self.stripe + within))
     }
 
-    /// The whole address space from front to end in extents of `length` bytes, shorter where a stripe or the space ends.
+    /// The whole address space from front to back in extents of `length` bytes, shorter where a stripe or the space ends.
     ///
     /// Panics where `length` is 0.
     pub fn pieces(&self, length: usize) -> Vec<Extent> {
@@ -200,7 +206,7 @@ impl Target {
     #[cold]
     fn outside(&self, extent: Extent) -> Error {
         Error::Invalid(format!(
-            "{} bytes at {} do not lie within one stripe ({} bytes) of {} bytes",
+            "{} bytes at {} do not lie within one stripe ({} bytes) of the target's {} bytes",
             extent.length,
             extent.offset,
             self.stripe(),
@@ -214,7 +220,7 @@ impl TargetFile {
         let mut file = OpenOptions::new()
             .read(true)
             .write(layout.write)
-            // A FIFO without a writer would block here for ever; for regular files the flag changes nothing.
+            // A FIFO without a writer would block here for ever; for regular files the flag has no effect.
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open(path)
             .map_err(|error| refused(path, layout, error))?;
@@ -229,11 +235,11 @@ impl TargetFile {
             };
             return Err(Error::Invalid(format!("{} is {what}; name a regular file or a block device", path.display())));
         }
-        // seek(2) gives the size of block devices too, where stat(2) says 0.
+        // seek(2) gives the size of block devices too; stat(2) gives 0 for them.
         let end = file.seek(SeekFrom::End(0)).map_err(|error| Error::io("find the end of the file", path, error))?;
         let start = layout.offset.0;
         if end == 0 {
-            return Err(Error::Invalid(format!("{} is empty; there is nothing to reach", path.display())));
+            return Err(Error::Invalid(format!("{} is empty; name a file that has bytes", path.display())));
         }
         if start >= end {
             return Err(Error::Invalid(format!(
@@ -257,7 +263,7 @@ fn refused(path: &Path, layout: &Layout, error: std::io::Error) -> Error {
     Error::io("open the file", path, error).with_remedy(remedy)
 }
 
-/// Cuts every file to the same whole number of stripes; the length of the address space.
+/// Cuts every file to the same whole number of stripes; returns the length of the address space.
 fn equal_shares(files: &mut [TargetFile], stripe: u64) -> Result<u64> {
     let shortest = files.iter().map(|file| file.length).min().unwrap_or_default();
     let share = shortest / stripe * stripe;

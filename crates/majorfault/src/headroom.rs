@@ -1,12 +1,12 @@
-//! Memory that read-ahead may fill: of the machine, or of the cgroup where that allows less.
+//! Memory that read-ahead may fill: the machine's, or the cgroup's where that is less.
 
 use crate::proc;
 use crate::proc::cgroup::{self, Version};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bytes that can be read into the page cache before something else has to go. What the cgroup's limit does not tell
-/// (no limit, no right to look) does not count; never less than 1 MiB, for without any nothing could be ahead.
+/// Bytes that can be read into the page cache before something else is evicted. A cgroup without a limit, or one that cannot
+/// be read, does not count. At least 1 MiB, because with less nothing could be read ahead.
 pub(crate) fn free_bytes() -> u64 {
     let machine = read("/proc/meminfo").and_then(|text| proc::number(&text, "MemAvailable")).map(|kib| kib << 10);
     let limits = groups().into_iter().filter_map(|group| group.free());
@@ -17,12 +17,12 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// A cgroup with a memory controller: where its files are and how they are called.
+/// A cgroup with a memory controller: its directory and the names of its files.
 struct Group {
     dir: PathBuf,
     limit: &'static str,
     used: &'static str,
-    /// Keys of memory.stat that count page cache, which gives way.
+    /// Keys of memory.stat that count page cache, which can be evicted.
     cache: [&'static str; 2],
 }
 
@@ -39,7 +39,7 @@ fn free(limit: u64, used: u64, cache: u64) -> u64 {
     limit.saturating_sub(used.saturating_sub(cache))
 }
 
-/// Our cgroup and those above it.
+/// This process's cgroup and those above it.
 fn groups() -> Vec<Group> {
     let text = |path| read(path).unwrap_or_default();
     let members = cgroup::of_controller("memory", &text("/proc/self/cgroup"), &text("/proc/self/mountinfo"));

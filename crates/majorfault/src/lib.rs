@@ -1,12 +1,12 @@
-//! How bytes of a file reach a program on Linux, as interchangeable parts.
+//! The ways in which the bytes of a file reach a program on Linux, as interchangeable parts.
 //!
 //! [`access`] has one method per way to reach a file (mapping, pread, `O_DIRECT`, `io_uring`), all behind one
-//! [`Reader`](access::Reader); [`map`] has mapped files that behave, [`pool`] a buffer pool of our own; [`prefetch`] has the
-//! policies that read ahead around a reader;
-//! [`observe`] has the counters that tell what each of them cost; [`files`], [`units`], [`params`](mod@params), [`needs`] and
-//! [`error`] are the ground they stand on.
+//! [`Reader`](access::Reader); [`map`] has mapped files that report truncation as an error, [`pool`] a buffer pool; [`prefetch`]
+//! has the policies that read ahead around a reader;
+//! [`observe`] has the counters that measure what each of them costs; [`files`], [`units`], [`params`](mod@params), [`needs`] and
+//! [`error`] are the foundation.
 //!
-//! The front door is typed; a name that does not exist does not compile:
+//! The front door is typed: an option that does not exist does not compile.
 //!
 //! ```
 //! use majorfault::{Bytes, Mmap, Pool, Pread, Uring, prefetch::Learned};
@@ -25,11 +25,11 @@
 //! # }
 //! ```
 //!
-//! Above it lies a layer of names for command lines and records: [`methods::named`], [`Given`]. [`ErrorKind`] says what a
+//! Above it lies a layer of names for command lines and records: [`methods::named`], [`Given`]. [`ErrorKind`] tells what a
 //! program can do about an error.
 //!
-//! The feature `internals` makes the modules `sys` and `proc` public, the system calls and the parsers below it all; no
-//! promise of stability goes with them.
+//! The feature `internals` makes the modules `sys` and `proc` public: the system calls, and the parsers of /proc. They come
+//! without a promise of stability.
 #![cfg_attr(not(feature = "internals"), warn(missing_debug_implementations, unnameable_types))]
 
 pub mod access;
@@ -72,7 +72,7 @@ pub use units::{Bytes, Nanos};
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Every facility that something of this library can use, for telling what is here.
+/// Every facility that some part of this library can use, for reporting which are available here.
 pub const NEEDS: &[&Need] = &[
     &sys::ring::IO_URING,
     &sys::uffd::USERFAULTFD,

@@ -1,10 +1,10 @@
-//! Every access method by its name: those on system calls alone, and those that stand on other parts of the library.
+//! Every access method by its name: those that need only system calls, and those built on other parts of the library.
 
 use crate::access::{self, Method};
 use crate::error::{Error, Result};
 use crate::pool;
 
-/// Methods that stand on others.
+/// Methods built on other methods.
 const BUILT: &[&Method] = &[&pool::METHOD, &pool::UFFD];
 
 /// Every access method, the control first.
@@ -14,7 +14,7 @@ pub fn all() -> impl Iterator<Item = &'static Method> {
 
 /// The method of this name.
 ///
-/// Errors: Invalid, listing the names there are.
+/// Errors: Invalid, which lists the known names.
 pub fn named(name: &str) -> Result<&'static Method> {
     all().find(|method| method.name == name).ok_or_else(|| {
         let names: Vec<&str> = all().map(|method| method.name).collect();

@@ -1,4 +1,4 @@
-//! What a part of this project needs from the machine, as values that can be probed and explained.
+//! The facilities that this project needs from the machine, as values that can be probed and explained.
 
 use std::fmt;
 use std::io;
@@ -8,35 +8,35 @@ use std::io;
 pub struct Need {
     /// Short name, as `majorfault probe` lists it.
     pub name: &'static str,
-    /// What it gives, in one line.
+    /// What the facility is for, in one line.
     pub summary: &'static str,
-    /// Looks whether it is here. Cheap, without side effects, asked afresh at each call.
+    /// Checks whether it is available. Cheap, without side effects; asks again at each call.
     pub probe: fn() -> Probe,
 }
 
-/// What a probe found; a detail such as a version or a setting may come with it.
+/// The result of a probe: available, perhaps with a detail such as a version or a setting.
 pub type Probe = std::result::Result<String, Missing>;
 
-/// A facility that is not here: why, and how to get it.
+/// A facility that is not available: why, and how to get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Missing {
-    /// The facility.
+    /// The missing facility.
     pub what: String,
     /// What was found instead.
     pub reason: String,
     /// The exact setting, package or capability that would help.
     pub remedy: String,
-    /// Whether it is the rights that lack it.
+    /// Whether the user's rights are what is missing.
     pub lack: Lack,
 }
 
-/// What it is that lacks a facility.
+/// Where a facility is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
     /// The machine or its kernel.
     Absent,
-    /// The rights of the user: the facility is there, for others.
+    /// The user's rights: the facility exists, for others.
     NotPermitted,
 }
 
@@ -46,7 +46,7 @@ impl Missing {
         Missing { what: what.into(), reason: reason.into(), remedy: remedy.into(), lack: Lack::Absent }
     }
 
-    /// The same, with what is lacking told by the `error` of the call that would have used it.
+    /// The same, with the cause taken from the `error` of the call that tried to use the facility.
     #[must_use]
     pub fn told_by(mut self, error: &io::Error) -> Missing {
         if error.kind() == io::ErrorKind::PermissionDenied {
@@ -64,7 +64,7 @@ impl fmt::Display for Missing {
 }
 
 impl Need {
-    /// Fails with the [`Missing`] of a facility that is not here.
+    /// Fails with the [`Missing`] of a facility that is not available.
     pub fn met(&self) -> std::result::Result<(), Missing> {
         (self.probe)().map(drop)
     }

@@ -1,4 +1,4 @@
-//! Parameters, declared once: a struct by `params!` gives its defaults, its documentation, its setters and its text form.
+//! Parameters, declared once: a struct declared by `params!` has its defaults, its documentation, its setters and its text form.
 //!
 //! Programs set them by methods, which the compiler checks. The command line, the record and the report go through
 //! [`Given`], a layer of names above the same structs, so a parameter added in one line appears in all of them, and the
@@ -10,32 +10,32 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Parameter values as text, by name: what a user gave, or all that are in force.
+/// Parameter values as text, by name: those that a user gave, or all that are in force.
 ///
-/// Reads and prints as `advice=random,populate=read`; an empty text is no parameter.
+/// Reads and prints as `advice=random,populate=read`; an empty text holds no parameter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Given(pub BTreeMap<String, String>);
 
-/// What is known of one parameter before any value is given.
+/// What is known about a parameter before a value is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
     /// The name users type.
     pub name: &'static str,
     /// Its default, as text.
     pub default: String,
-    /// The values it takes, for people: `normal|random` or `bytes, e.g. 4k`.
+    /// The values that it accepts, in words: `normal|random` or `bytes, e.g. 4k`.
     pub legal: String,
-    /// One sentence for a stranger, with the reason for the default.
+    /// One sentence that explains it, with the reason for the default.
     pub doc: &'static str,
 }
 
-/// A type that a parameter can have: read from text, printed as text, its legal values named.
+/// A type that a parameter can have: read from text, printed as text, with its legal values named.
 pub trait Value: Sized {
-    /// The value that `text` stands for; the error says what is wrong with it.
+    /// The value that `text` stands for; the error says what is wrong with the text.
     fn read(text: &str) -> std::result::Result<Self, String>;
     /// The text that [`read`](Value::read) would turn into this value.
     fn text(&self) -> String;
-    /// The legal values, for people.
+    /// The legal values, in words.
     fn legal() -> String;
 }
 
@@ -43,15 +43,15 @@ pub trait Value: Sized {
 pub trait Params: Sized + Default {
     /// The parameters in order of declaration.
     fn declared() -> Vec<Param>;
-    /// The struct with each given value read and every other one at its default.
+    /// The struct with each given value read and every other field at its default.
     ///
-    /// Errors: Invalid for an unknown name (the legal ones are listed) or a value that can't be read.
+    /// Errors: Invalid for an unknown name (lists the legal ones) or a value that cannot be read.
     fn from_given(given: &Given) -> Result<Self>;
     /// All values in force.
     fn given(&self) -> Given;
 }
 
-/// What a parameter of type `T` is set by in code: a `T`, or what stands for one, as `true` does for [`Switch::On`].
+/// What sets a parameter of type `T` in code: a `T`, or a value that stands for one, as `true` does for [`Switch::On`].
 pub trait Setting<T> {
     /// The value.
     fn setting(self) -> T;
@@ -102,7 +102,7 @@ impl Given {
         }
     }
 
-    /// Fails on a name that is not among `declared`, naming those that are.
+    /// Fails on a name that is not among `declared`, and names those that are.
     pub fn only(&self, declared: &[Param]) -> Result<()> {
         let Some(unknown) = self.0.keys().find(|name| declared.iter().all(|p| p.name != name.as_str())) else {
             return Ok(());
@@ -140,7 +140,7 @@ impl FromStr for Given {
     }
 }
 
-/// Implements [`Value`] for types whose `FromStr` and `Display` are inverse.
+/// Implements [`Value`] for types whose `FromStr` and `Display` are inverses.
 macro_rules! value_by_text {
     ($($type:ty: $legal:literal),* $(,)?) => { $(
         impl Value for $type {
@@ -178,7 +178,7 @@ impl Value for Nanos {
     }
 }
 
-/// A struct of parameters: each field with its documentation, type and default in one place, and a setter for each.
+/// A struct of parameters: documentation, type and default of each field in one place, and a setter for each.
 ///
 /// ```
 /// majorfault::params! {
@@ -199,7 +199,7 @@ impl Value for Nanos {
 /// assert!(QueueOptions::from_given(&Given::none().with("dpeth", 8)).is_err());
 /// ```
 ///
-/// In code a name that is not declared does not compile:
+/// In code a name that is not declared does not compile.
 ///
 /// ```compile_fail,E0599
 /// majorfault::params! {
@@ -265,7 +265,7 @@ macro_rules! params {
     };
 }
 
-/// An enum whose variants have names users type; reads, prints and lists itself.
+/// An enum with names that users type for its variants; it reads, prints and lists itself.
 ///
 /// ```
 /// majorfault::choices! {

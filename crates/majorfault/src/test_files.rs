@@ -1,4 +1,4 @@
-//! Files for the tests of this crate: known bytes, on a disk, gone at the end.
+//! Files for the tests of this crate: known bytes, on a disk, removed at the end.
 
 use crate::files::{Layout, Target};
 use std::fs::File;

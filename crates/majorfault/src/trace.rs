@@ -1,7 +1,7 @@
-//! Traces: which extents of which files were accessed, in the order of each thread. Recorded by `majorfault trace` and the
-//! policy `trace`, replayed by `compare --trace`, `assist --trace` and the same policy.
+//! Traces: which extents of which files were accessed, in the order of each thread. `majorfault trace` and the policy
+//! `trace` record them; `compare --trace`, `assist --trace` and the same policy replay them.
 //!
-//! A file of text (`.flt`), version 2:
+//! A text file (`.flt`), version 2:
 //!
 //! ```text
 //! majorfault trace 2
@@ -10,10 +10,10 @@
 //! end
 //! ```
 //!
-//! `file NUMBER BYTES PATH` names a file before it is used; a path of `-` is not known, and in others `%`, line feed and
+//! `file NUMBER BYTES PATH` names a file before it is used; a path of `-` means unknown, and in others `%`, line feed and
 //! carriage return are written `%25`, `%0A`, `%0D`. A line of six numbers is a run of equal distances: file, thread, offset and
-//! length of its first extent, distance from one extent to the next (negative is backward), how many. Lines of a thread are in
-//! its order; the order between threads is not kept. `end` ends a trace that is whole.
+//! length of its first extent, distance from one extent to the next (negative is backward), count. A thread's lines are in
+//! its order; the order between threads is not kept. `end` ends a complete trace.
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
@@ -25,19 +25,19 @@ use std::path::{Path, PathBuf};
 /// First line of every trace that is written.
 const HEADER: &str = "majorfault trace 2";
 
-/// How the first line ends; another version ends otherwise. The word before is the tool's name when it was written.
+/// How the first line ends; other versions end otherwise. The word before is the tool's name when the trace was written.
 const VERSION: &str = " trace 2";
 
-/// Last line of a trace that was finished.
+/// Last line of a complete trace.
 const END: &str = "end";
 
-/// Extents of a trace at most: 24 bytes each are held while it is replayed.
+/// The most extents of a trace: 24 bytes each are held while it is replayed.
 const MOST: u64 = 1 << 26;
 
-/// Files of a trace at most.
+/// The most files of a trace.
 const MOST_FILES: usize = 1 << 16;
 
-/// Files that a sentence names.
+/// Files that a message lists.
 const NAMED: usize = 5;
 
 /// Extents of equal length at equal distances.
@@ -45,7 +45,7 @@ const NAMED: usize = 5;
 pub struct Run {
     /// The first of them.
     pub first: Extent,
-    /// From one to the next.
+    /// Distance from one to the next.
     pub stride: i64,
     /// How many.
     pub count: u64,
@@ -57,7 +57,7 @@ impl Run {
         Run { first: extent, stride: 0, count: 1 }
     }
 
-    /// Takes `extent` in, if it continues the run.
+    /// Adds `extent`, if it continues the run.
     pub fn takes(&mut self, extent: Extent) -> bool {
         if self.count == 1 {
             self.stride = extent.offset.wrapping_sub(self.first.offset) as i64;
@@ -77,19 +77,19 @@ impl Run {
     }
 }
 
-/// What was recorded.
+/// A recorded trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// By their number.
+    /// The files, by their number.
     pub files: Vec<TracedFile>,
 }
 
-/// What was recorded of one file.
+/// The record of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TracedFile {
-    /// Where it was; none where that was not known.
+    /// Its path; none where that was not known.
     pub path: Option<String>,
-    /// Bytes it had.
+    /// Its length in bytes.
     pub length: u64,
     /// The accesses of each thread.
     pub threads: BTreeMap<u32, Vec<Run>>,
@@ -110,11 +110,11 @@ impl TracedFile {
 impl Trace {
     /// Reads a trace.
     ///
-    /// Errors: Io, Invalid (not a trace, of another version, not finished).
+    /// Errors: Io, Invalid (not a trace, of another version, not complete).
     pub fn read(path: &Path) -> Result<Trace> {
         let bytes = fs::read(path).map_err(|error| Error::io("read the trace", path, error))?;
         Trace::parse(&String::from_utf8_lossy(&bytes)).map_err(|why| {
-            Error::Invalid(format!("{} is no trace that can be replayed: {why}; record it again", path.display()))
+            Error::Invalid(format!("{} cannot be replayed: {why}; record the trace again", path.display()))
         })
     }
 
@@ -128,7 +128,7 @@ impl Trace {
             if line == END {
                 return Ok(trace);
             }
-            let wrong = || format!("\"{line}\" is not a line of it");
+            let wrong = || format!("\"{line}\" is not a line of a trace");
             if let Some(declared) = line.strip_prefix("file ") {
                 let file = file(declared, trace.files.len()).ok_or_else(wrong)?;
                 trace.files.push(file);
@@ -141,13 +141,13 @@ impl Trace {
             }
             trace.files.get_mut(number).ok_or_else(wrong)?.threads.entry(thread).or_default().push(run);
         }
-        Err("it was not finished".to_owned())
+        Err("it is not complete (its last line is missing)".to_owned())
     }
 
-    /// The file of this path; without one, the file of this length; where there is none (it grew since), or no length is given, the one
-    /// with the most accesses.
+    /// The file of this path; without a path, the file of this length; if there is none (it grew since) or no length is given, the
+    /// one with the most accesses.
     ///
-    /// Errors: Invalid, listing the files there are.
+    /// Errors: Invalid, which lists the files of the trace.
     pub fn file(&self, path: Option<&str>, length: Option<u64>) -> Result<&TracedFile> {
         let is_named = |file: &&TracedFile| path.is_none_or(|path| file.path.as_deref() == Some(path));
         let worth = |file: &&TracedFile| (length == Some(file.length), file.accesses());
@@ -159,12 +159,12 @@ impl Trace {
             if self.files.len() > NAMED {
                 names.push(format!("and {} more", self.files.len() - NAMED));
             }
-            Error::Invalid(format!("the trace has no such file; it has {}", names.join(", ")))
+            Error::Invalid(format!("the trace has no such file; choose one of {}", names.join(", ")))
         })
     }
 }
 
-/// Reads what stands behind `file `; numbers count from 0 without a gap.
+/// Reads the words after `file `; numbers count from 0 without a gap.
 fn file(declared: &str, known: usize) -> Option<TracedFile> {
     let mut words = declared.splitn(3, ' ');
     let (number, length, path): (usize, u64, &str) =
@@ -181,11 +181,11 @@ fn run(line: &str) -> Option<(usize, u32, Run)> {
     (words.next().is_none() && first.length > 0).then_some((number, thread, Run { first, stride, count }))
 }
 
-/// Writes a trace, under another name until it is whole.
+/// Writes a trace, under a temporary name until it is complete.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    /// Where it is written.
+    /// The path of the draft.
     draft: PathBuf,
     file: BufWriter<fs::File>,
     files: usize,
@@ -193,12 +193,12 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A trace that will be at `path`; what is there stays until [`finish`](Writer::finish).
+    /// A writer of the trace at `path`; a file already there stays until [`finish`](Writer::finish).
     ///
     /// Errors: Io.
     pub fn create(path: &Path) -> Result<Writer> {
         let draft = PathBuf::from(format!("{}.{}.draft", path.display(), std::process::id()));
-        // A new file, and no link that somebody else put there: the directory may be everybody's.
+        // A new file, not a link that somebody else put there: the directory may be writable by everybody.
         let _ = fs::remove_file(&draft);
         let file = fs::File::create_new(&draft).map_err(|error| Error::io("make the trace", &draft, error))?;
         let mut writer = Writer { path: path.to_owned(), draft, file: BufWriter::new(file), files: 0, failed: None };
@@ -206,7 +206,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Names a file of so many bytes; gives its number.
+    /// Names a file of this many bytes; returns its number.
     pub fn file(&mut self, path: Option<&str>, length: u64) -> usize {
         let number = self.files;
         self.files += 1;
@@ -215,7 +215,7 @@ impl Writer {
         number
     }
 
-    /// Writes a run of a thread in a file. Errors are told by [`check`](Writer::check) and `finish`.
+    /// Writes a run of a thread in a file. [`check`](Writer::check) and `finish` return errors.
     pub fn run(&mut self, file: usize, thread: u32, run: Run) {
         let Run { first: Extent { offset, length }, stride, count } = run;
         self.line(format_args!("{file} {thread} {offset} {length} {stride} {count}"));
@@ -228,12 +228,12 @@ impl Writer {
         }
     }
 
-    /// What went wrong so far.
+    /// The first error so far.
     pub fn check(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Ends the trace and puts it under its name. Where that fails there is none.
+    /// Completes the trace and gives it its name. If that fails, there is no trace.
     ///
     /// Errors: Io (full disk).
     pub fn finish(mut self) -> Result<()> {
@@ -246,7 +246,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // After `finish` there is nothing of this name.
+        // After `finish` the draft no longer exists.
         let _ = fs::remove_file(&self.draft);
     }
 }
@@ -261,7 +261,7 @@ mod tests {
         for (text, why) in [
             ("", "does not begin"),
             ("majorfault trace 1\nend\n", "does not begin"),
-            ("majorfault trace 2\nfile 0 9 -\n0 0 0 4096 0 1\n", "not finished"),
+            ("majorfault trace 2\nfile 0 9 -\n0 0 0 4096 0 1\n", "not complete"),
             ("majorfault trace 2\nfile 0 9 -\n0 0 0 4096 0\nend\n", "not a line"),
             ("majorfault trace 2\n0 0 0 4096 0 1\nend\n", "not a line"),
             ("majorfault trace 2\nfile 1 9 -\nend\n", "not a line"),

@@ -11,7 +11,7 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
-/// A text that is no quantity; says what would be one.
+/// A text that is not a quantity; says what would be one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError(String);
 
@@ -69,7 +69,7 @@ impl Nanos {
         Nanos(n * 1_000_000_000)
     }
 
-    /// The same as a fraction of seconds.
+    /// The same as seconds and their fraction.
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -101,7 +101,7 @@ pub fn grouped(value: f64) -> String {
     }
     let whole = format!("{value:.0}");
     let (sign, digits) = whole.split_at(usize::from(value < 0.0));
-    let ends_group = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    let ends_group = |at: usize| at > 0 && (digits.len() - at) % 3 == 0;
     let spaced =
         digits.char_indices().flat_map(|(at, digit)| ends_group(at).then_some(GROUP).into_iter().chain([digit]));
     sign.chars().chain(spaced).collect()

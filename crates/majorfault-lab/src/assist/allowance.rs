@@ -1,8 +1,8 @@
-//! What may be read ahead now, where the user set a rate: it grows with time, and is spent by reads.
+//! What may be read ahead now, where the user set a rate: the allowance grows with time, and reads use it up.
 
 use std::time::Duration;
 
-/// Bytes that may be read. Saved up for a second at most; what a read took too much is owed, and has to grow back first.
+/// Bytes that may be read. Saves up one second's bytes at most; a read that took too much leaves a debt, to be paid back first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowance {
     rate: Option<u64>,
@@ -10,19 +10,19 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// The bytes of a second, of `rate` each second; without a rate there is no end to it.
+    /// One second's bytes at `rate` bytes each second; without a rate it is unlimited.
     pub fn of(rate: Option<u64>) -> Allowance {
         Allowance { rate, left: rate.unwrap_or(0) as f64 }
     }
 
-    /// So much time has passed.
+    /// Adds the bytes of this much time.
     pub fn grow(&mut self, passed: Duration) {
         if let Some(rate) = self.rate {
             self.left = (self.left + rate as f64 * passed.as_secs_f64()).min(rate as f64);
         }
     }
 
-    /// So many bytes were read.
+    /// Takes away the bytes that were read.
     pub fn spend(&mut self, bytes: u64) {
         if self.rate.is_some() {
             self.left -= bytes as f64;

@@ -1,4 +1,4 @@
-//! What was done, as JSON.
+//! The outcome as JSON.
 
 use super::{Assisted, AssistedFile, PAGE};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn pages_are_told_in_bytes_and_times_in_nanoseconds() {
+    fn pages_are_reported_in_bytes_and_times_in_nanoseconds() {
         let tally = ReadCounts { asked: 3, used: 2, trials: 4, stopped: 5, stride: Some(8192), learned: true };
         let file = AssistedFile { path: "/x".to_owned(), tally, ..AssistedFile::default() };
         let outcome = Assisted {

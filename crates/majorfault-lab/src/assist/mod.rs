@@ -1,4 +1,4 @@
-//! Prefetching for a running program, from outside: its page faults are watched, their order is recognised, and what comes
+//! Prefetching for a running program from outside: its page faults are watched, their order is recognised, and what comes
 //! next is read into the page cache that both share. The program is not stopped or changed.
 
 mod allowance;
@@ -28,48 +28,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pauses between two looks: while the next faults matter, while there are some, and, at most, where nothing happens. The
+/// Pauses between two looks: while the next faults matter, while there are some, and the longest one, while nothing happens. The
 /// rings hold 6500 faults.
 const ALERT: Duration = Duration::from_micros(300);
 const WATCHFUL: Duration = Duration::from_millis(3);
 const IDLE: Duration = Duration::from_millis(5);
 
-/// Requests for one reader before it is the next one's turn, and how long turns are taken before faults are looked at again:
+/// Requests for one reader before the next reader's turn, and how long turns last before faults are looked at again:
 /// requests wait where the device's queue is full.
 const REQUESTS: usize = 32;
 const TURN: Duration = Duration::from_millis(1);
 
-/// How often the program's processor time is looked at, which is gone with it.
+/// How often the program's processor time is read; it is lost when the program ends.
 const ASKED: Duration = Duration::from_millis(50);
 
-/// Said of files that a trace does not know.
+/// The reason for files that a trace does not name.
 const NOT_TRACED: &str = "not in the trace";
 
-/// Files that are followed at most: each takes a descriptor.
+/// The most files that are followed: each takes a descriptor.
 const MOST_FILES: usize = 256;
 
-/// Readers (a thread in a file) that are followed at most.
+/// The most readers (one thread in one file) that are followed.
 const MOST_READERS: usize = 4096;
 
 /// How to help.
 #[derive(Clone, Debug)]
 pub struct AssistOptions {
-    /// Until when; none is as long as the program runs.
+    /// When to stop; none means when the program ends.
     pub length: Option<Duration>,
-    /// Bytes read ahead and not yet touched, for each thread and file, at most.
+    /// The most bytes read ahead and not yet touched, for each thread and file.
     pub budget: u64,
     /// Rows ahead of a stride.
     pub rows: u64,
-    /// Bytes read ahead each second, at most.
+    /// The most bytes read ahead each second.
     pub rate: Option<u64>,
-    /// A trace of an earlier run, and where it is: its files are read ahead by it, and only they.
+    /// A trace of an earlier run, and its path: only the files that it names are read ahead.
     pub trace: Option<(PathBuf, Trace)>,
 }
 
 /// What was done.
 #[derive(Clone, Debug, Default)]
 pub struct Assisted {
-    /// How long it took.
+    /// How long it helped.
     pub length: Duration,
     /// Whether the program ended.
     pub ended: bool,
@@ -77,15 +77,15 @@ pub struct Assisted {
     pub faults: u64,
     /// Of these, those in files.
     pub in_files: u64,
-    /// Samples that did not fit.
+    /// Faults lost because they did not fit into the rings.
     pub lost: u64,
     /// Threads that could not be followed.
     pub unfollowed: usize,
-    /// Processor time of ours.
+    /// Processor time of the assistant.
     pub own_time: Duration,
-    /// Processor time of the program meanwhile; zero where the program ended before it could be asked.
+    /// Processor time of the program meanwhile; zero where the program ended before it was read.
     pub program_time: Duration,
-    /// By file, those with most read ahead first.
+    /// By file, those with the most bytes read ahead first.
     pub files: Vec<AssistedFile>,
 }
 
@@ -98,17 +98,17 @@ pub struct AssistedFile {
     pub faults: u64,
     /// Faults that waited for the device.
     pub waits: u64,
-    /// Nanoseconds that they waited in all.
+    /// Nanoseconds that threads waited for them in total.
     pub waited_ns: u64,
     /// Threads that faulted in it.
     pub threads: usize,
-    /// Over all threads; the stride is that of the thread that read most.
+    /// Totals over all threads; the stride is that of the thread that read most.
     pub tally: ReadCounts,
-    /// Why it could not be helped with.
+    /// Why the program could not be helped with this file.
     pub refused: Option<String>,
 }
 
-/// Helps process `pid`, and those it starts, until it ends, the time is over or `stop` is raised.
+/// Helps process `pid` and the processes that it starts, until it ends, the time is over or `stop` is raised.
 ///
 /// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
 pub fn assist(pid: u32, options: AssistOptions, stop: &AtomicBool) -> Result<Assisted> {
@@ -123,7 +123,7 @@ struct Help {
     files: HashMap<FileId, Followed>,
     readers: HashMap<(u32, FileId), FileReader>,
     allowance: Allowance,
-    /// Readers for whom more is to be read ahead.
+    /// Readers for which more is to be read ahead.
     busy: VecDeque<(u32, FileId)>,
     /// Whether a reader waits for the next faults.
     alert: bool,
@@ -139,9 +139,9 @@ impl Default for AssistOptions {
 /// A file that the program maps.
 struct Followed {
     outcome: AssistedFile,
-    /// What readers are made of; none where the file cannot be read by us.
+    /// What its readers are made from; none where we cannot read the file.
     base: Option<(Arc<Target>, Follower, Reach)>,
-    /// A stride that one of its threads was seen to have.
+    /// A stride that one of its threads has.
     known: Option<u64>,
 }
 
@@ -227,7 +227,7 @@ impl Help {
             if self.readers.len() >= MOST_READERS {
                 return;
             }
-            // The first reader is the first of a trace.
+            // The first reader of a file is the first thread of its trace.
             let Ok(next) = base.sibling() else { return };
             let own = std::mem::replace(base, next);
             let knows = self.options.trace.is_some();
@@ -244,7 +244,7 @@ impl Help {
         }
     }
 
-    /// Reads ahead for those who want it, in turns, for a moment.
+    /// Reads ahead for the readers that want it, in turns, for a moment.
     fn pump(&mut self) {
         let until = Instant::now() + TURN;
         while let Some((thread, id)) = self.busy.pop_front() {
@@ -269,7 +269,7 @@ impl Help {
         }
     }
 
-    /// Opens a file for its readers, or says why that cannot be.
+    /// Opens a file for its readers, or says why that is not possible.
     fn open(&self, process: u32, id: FileId, places: &HashMap<u32, Places>) -> Followed {
         let path = places.get(&process).and_then(|places| places.path(id)).unwrap_or_default().to_owned();
         let is_traced =
@@ -283,7 +283,7 @@ impl Help {
             };
         }
         let base = files::open(process, &path, id)
-            .ok_or_else(|| "it cannot be opened for reading (gone, or another user's)".to_owned())
+            .ok_or_else(|| "the file cannot be opened for reading (it is gone, or another user's)".to_owned())
             .and_then(|file| self.base(&file, id, &path).map_err(|error| error.to_string()));
         let refused = base.as_ref().err().cloned();
         Followed { outcome: AssistedFile { path, refused, ..AssistedFile::default() }, base: base.ok(), known: None }
@@ -349,7 +349,7 @@ mod tests {
     const ROW: u64 = 1 << 20;
     const FILE: FileId = FileId { device: (8, 1), inode: 5 };
 
-    /// Readers of a file without data, for this many threads, that read ahead of any stride.
+    /// Readers of a file without data, one for each of so many threads, that read ahead of any stride.
     fn helping(threads: u32, rate: Option<u64>) -> (Help, tempfile::NamedTempFile) {
         let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
         file.as_file().set_len(1 << 40).unwrap();
@@ -366,7 +366,7 @@ mod tests {
         (help, file)
     }
 
-    /// The thread touches a row; what follows from it is to be read.
+    /// A thread touches a row, and what follows from that is to be read.
     fn touch(help: &mut Help, thread: u32, row: u64) {
         let reader = help.readers.get_mut(&(thread, FILE)).unwrap();
         if reader.observe(row * ROW, row * ROW, None).unwrap() {
@@ -378,7 +378,7 @@ mod tests {
         help.readers.values().map(|reader| reader.tally.asked * PAGE).sum()
     }
 
-    /// Bytes read ahead of two threads in two seconds, of which each has 1000 moments.
+    /// Bytes read ahead for two threads in two seconds of 1000 moments each.
     fn read_in_two_seconds(rate: Option<u64>) -> u64 {
         let (mut help, _file) = helping(2, rate);
         for row in 0..2000 {
@@ -395,7 +395,7 @@ mod tests {
 
         let read = read_in_two_seconds(Some(rate));
 
-        // The first second's bytes may be read at once; each thread may have begun one page too much.
+        // The first second's bytes may be read at once; each thread may have begun one page too many.
         assert!(read > 2 * rate && read <= 3 * rate + 2 * PAGE, "{read}");
     }
 
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_told_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
+    fn a_file_is_reported_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
         let (mut help, _file) = helping(3, None);
         for (thread, asked, stride) in [(0, 10, 4096), (1, 30, 8192), (2, 20, 16384)] {
             help.readers.get_mut(&(thread, FILE)).unwrap().tally =
@@ -431,7 +431,10 @@ mod tests {
 
         let file = &help.by_file()[0];
         assert_eq!((file.faults, file.waits, file.waited_ns, help.outcome.in_files), (1, 2, 70, 1));
-        assert_eq!(file.refused.as_deref(), Some("it cannot be opened for reading (gone, or another user's)"));
+        assert_eq!(
+            file.refused.as_deref(),
+            Some("the file cannot be opened for reading (it is gone, or another user's)")
+        );
     }
 
     #[test]
@@ -447,7 +450,7 @@ mod tests {
         assert_eq!((help.by_file().len(), help.outcome.in_files), (256, 300));
     }
 
-    /// A fault in our own program, which is a file that is mapped.
+    /// A fault in our own program, which is mapped.
     fn own_fault(thread: u32) -> (FileFault, HashMap<u32, Places>) {
         let process = std::process::id();
         let mut places = Places::of(process).unwrap();

@@ -1,14 +1,14 @@
-//! One thread of the program in one file: what its faults say, and what is read ahead for it.
+//! One thread of the program in one file: what its faults show, and what is read ahead for it.
 //!
 //! Where faults show the accesses (little read-ahead, or MADV_RANDOM), a learning policy follows them. Where the kernel's
-//! read-ahead hides them, a stride is guessed from the faults that are left ([`Rows`]). A scan of pages that are cached
-//! faults where a window of 64 KiB begins, or a huge folio, or a page that the kernel marked: a guess that could be such a
-//! scan is tried first. Single pages are read beyond what the kernel has read; if the program steps from one to the next,
-//! and what lies between them is in nobody's cache, it is a stride. While a stride is followed this has to stay so: where
-//! the kernel reads what lies between as well, reading ahead helps nobody.
+//! read-ahead hides them, a stride is guessed from the remaining faults ([`Rows`]). A scan of cached pages
+//! faults where a window of 64 KiB begins, or a huge folio, or a page that the kernel marked, so a guess that could be such a
+//! scan is tried first. Single pages are read beyond what the kernel has read. If the program steps from one to the next,
+//! and what lies between them is not cached, it is a stride. This must stay so while the stride is followed: where
+//! the kernel reads what lies between as well, reading ahead gains nothing.
 //!
-//! The kernel tells only a file's owner, and who may write it, what is cached (cachestat, Linux 6.5). For other files only
-//! strides that cannot be scans are followed.
+//! The kernel tells what is cached only to the file's owner and to those who may write it (cachestat, Linux 6.5). For other files
+//! only strides that cannot be scans are followed.
 
 use super::rows::Rows;
 use majorfault::observe::pattern::{FAULT_AROUND as NEIGHBOURS, HUGE_FOLIO};
@@ -22,42 +22,42 @@ use std::sync::Arc;
 /// Smallest unit that is read.
 pub const PAGE: u64 = 4096;
 
-/// Latest faults whose surroundings are looked at, and for how many faults what was seen counts.
+/// How many of the latest faults have their surroundings checked, and for how many faults the result counts.
 const LOOKED_AT: usize = 8;
 const LOOK_EVERY: u32 = 16;
 
-/// Bytes looked through for the end of what is cached, before there is nothing to do.
+/// Bytes searched for the end of what is cached before the reader gives up for now.
 const CACHED_AHEAD: u64 = 64 << 20;
 
-/// Rows of a trial beyond those that the kernel's next read-ahead may fill up: for the time until we look again.
-/// A scan is slowed down by each of them: a handful where every row waits for the device, more where the program goes
+/// Rows of a trial beyond those that the kernel's next read-ahead may fill, to last until the next look.
+/// Each of them slows down a scan: few where every row waits for the device, more where the program goes
 /// through what a long read-ahead brought.
 const TRIAL_ROWS: (u64, u64) = (8, 32);
 const TRIAL_BYTES: u64 = 2 << 20;
 const LONG_READ_AHEAD: u64 = 1 << 20;
 
-/// Faults that are alike before a guess that may be a scan is tried: a trial makes the kernel read in small pieces.
+/// Equal faults before a guess that may be a scan is tried, as a trial makes the kernel read in small pieces.
 const SCAN_FAULTS: u32 = 64;
 
-/// Steps over holes that prove a stride, and faults beside the rows that disprove it.
+/// Steps over uncached gaps that prove a stride, and faults outside the rows that disprove it.
 const PROOFS: u32 = 4;
 const DISPROOFS: u32 = 2;
 
-/// Rows that may be left out without a new begin.
+/// Rows that may be skipped before the guess starts again.
 const SKIPPED: u64 = 4;
 
-/// Faults among which a stride must explain all but a quarter.
+/// A stride must explain all but a quarter of so many faults.
 const JUDGED: u32 = 64;
 
-/// Faults to let pass after the first failure; each further one makes it four times as many.
+/// Faults to skip after the first failure; each further failure makes it four times as many.
 const FIRST_REST: u64 = 2048;
 const LONGEST_REST: u64 = 1 << 20;
 const REST_AFTER_SUCCESS: u64 = 64;
 
-/// The kernel's read-aheads that a stride outlasts, once it was seen to be one.
+/// How many of the kernel's read-aheads a stride survives once it was proven.
 const LATE: u64 = 16;
 
-/// Pages read for nothing before that counts.
+/// Pages read for nothing before waste counts.
 const WASTE_ALLOWED: u64 = 256;
 
 /// How far ahead.
@@ -71,7 +71,7 @@ pub struct Reach {
     pub read_ahead: u64,
 }
 
-/// Pages that are cached of so many bytes behind an offset; none where we are not told.
+/// Cached pages among so many bytes after an offset; none where the kernel does not tell.
 type Cached = Box<dyn Fn(u64, u64) -> Option<u64>>;
 
 /// What is read ahead for one thread in one file.
@@ -83,17 +83,17 @@ pub struct FileReader {
     mode: Mode,
     rows: Rows,
     latest: VecDeque<u64>,
-    /// Whether we are told what is cached.
+    /// Whether the kernel tells what is cached.
     is_told: bool,
-    /// Whether the policy knows what comes, rather than learns it.
+    /// Whether the policy knows what comes (from a trace) instead of learning it.
     knows: bool,
-    /// Whether the surroundings of the latest faults were not cached, so that faults show the accesses, and for how many
+    /// Whether the surroundings of the latest faults were uncached, so that faults show the accesses, and for how many
     /// faults that holds.
     shows: (bool, u32),
     asked: Asked,
     rest: u64,
     next_rest: u64,
-    /// The stride that was followed over holes.
+    /// The stride that was followed over uncached gaps.
     pub proved: Option<u64>,
     /// What was done so far.
     pub tally: ReadCounts,
@@ -104,15 +104,15 @@ pub struct FileReader {
 pub struct ReadCounts {
     /// Pages read ahead.
     pub asked: u64,
-    /// Of these, those that were then touched.
+    /// Of these, those touched afterwards.
     pub used: u64,
     /// Trials of a guessed stride.
     pub trials: u64,
-    /// Times it was stopped because it did not help.
+    /// Times that it was stopped because it did not help.
     pub stopped: u64,
-    /// The stride last followed for sure.
+    /// The last stride that was followed and proven.
     pub stride: Option<u64>,
-    /// Whether the learning policy read ahead.
+    /// Whether the learning policy read something ahead.
     pub learned: bool,
 }
 
@@ -129,9 +129,9 @@ struct Stride {
     phase: u64,
     /// The last fault.
     last: u64,
-    /// Up to here the kernel may read what lies between the rows without an end to this.
+    /// Up to here the kernel may read what lies between the rows without ending the stride.
     grace: u64,
-    /// Faults since it was judged last; those of them that were beside the rows, and rows beyond holes.
+    /// Faults since the stride was last judged; of these, faults outside the rows, and steps over uncached gaps.
     seen: u32,
     others: u32,
     holes: u32,
@@ -140,7 +140,7 @@ struct Stride {
 /// A stride on trial.
 struct Trial {
     stride: u64,
-    /// First row that was read ahead, and the end of the last.
+    /// The first row that was read ahead, and the end of the last one.
     from: u64,
     until: u64,
     last: u64,
@@ -151,7 +151,7 @@ struct Trial {
 /// Pages read ahead that were not touched yet.
 #[derive(Default)]
 struct Asked {
-    /// With the number of its request.
+    /// Each with the number of its request.
     pages: HashMap<u64, u64>,
     order: VecDeque<(u64, u64)>,
     number: u64,
@@ -170,7 +170,7 @@ impl Asked {
                 added += 1;
             }
         }
-        // The oldest were passed by, unless they were touched, and perhaps asked for again, since.
+        // The oldest were skipped, unless they were touched since, or requested again.
         while self.order.len() > most {
             let Some((page, number)) = self.order.pop_front() else { break };
             if self.pages.get(&page) == Some(&number) {
@@ -187,7 +187,7 @@ impl Asked {
 }
 
 impl FileReader {
-    /// For `target`, with `learned` to follow what shows, or what it `knows`.
+    /// A reader of `target`; `learned` follows the order that faults show, or `knows` it.
     pub fn new(target: Arc<Target>, learned: Follower, knows: bool, reach: Reach) -> FileReader {
         let of = Arc::clone(&target);
         let cached =
@@ -215,8 +215,8 @@ impl FileReader {
         }
     }
 
-    /// The thread faulted at `address`, which is `offset` in the file. What follows from it is read ahead by
-    /// [`pump`](Self::pump). Whether there is anything. `known` is a stride that another thread was seen to have.
+    /// Records a fault at `address`, which is `offset` in the file. [`pump`](Self::pump) reads ahead what follows from it;
+    /// returns whether there is anything. `known` is a stride that another thread has.
     ///
     /// Errors: Io (no descriptor left).
     pub fn observe(&mut self, address: u64, offset: u64, known: Option<u64>) -> Result<bool, Error> {
@@ -244,7 +244,7 @@ impl FileReader {
             }
             self.learned.discard();
         }
-        // What it wanted before, and was not read yet, stays.
+        // What the policy wanted before and was not read yet stays.
         if self.knows { Ok(false) } else { self.guess(address, page, known) }
     }
 
@@ -259,7 +259,7 @@ impl FileReader {
             return Ok(false);
         }
         let Some(uncached) = self.end_of_cached(page, stride) else {
-            // The file is cached, or the program was faster than we: either shows soon.
+            // Either the file is cached, or the program was faster than we are; which of the two shows soon.
             self.rows.forget();
             self.rest = REST_AFTER_SUCCESS;
             return Ok(false);
@@ -271,11 +271,11 @@ impl FileReader {
         Ok(true)
     }
 
-    /// Reads ahead what is wanted, at most `limit` requests, and as many as `allowance` has pages. The bytes read, which may
-    /// be more than that where requests are long, and whether more is left. Where nothing may be read, what is wanted is
-    /// forgotten: it would come too late.
+    /// Reads ahead what is wanted: at most `limit` requests, and as many as `allowance` has pages. Returns the bytes read (more
+    /// than that where requests are long) and whether more is left. Where nothing may be read, what is wanted is
+    /// dropped: it would come too late.
     ///
-    /// Errors: what the advice says.
+    /// Errors: those of the advice.
     pub fn pump(&mut self, limit: usize, allowance: u64) -> Result<(u64, bool), Error> {
         let follower = match &mut self.mode {
             Mode::Following(followed) => &mut followed.strided,
@@ -286,7 +286,7 @@ impl FileReader {
             return Ok((0, false));
         }
         let most = (self.reach.budget.saturating_mul(2) / PAGE) as usize;
-        // A request has a page at least; by how much longer ones go beyond, the next time has less.
+        // A request has at least one page; the next call has less by as much as longer requests exceed that.
         let limit = limit.min(allowance.div_ceil(PAGE).try_into().unwrap_or(usize::MAX));
         let (asked, mut pages) = (&mut self.asked, 0);
         let more = follower.announce(limit, |extent| pages += asked.add(extent, most))?;
@@ -294,7 +294,7 @@ impl FileReader {
         Ok((pages * PAGE, more))
     }
 
-    /// Goes on with a stride; whether something is wanted.
+    /// Continues a stride; returns whether something is wanted.
     fn go_on(&mut self, page: u64) -> bool {
         let Mode::Following(followed) = &self.mode else { return false };
         let is_row = page % followed.stride == followed.phase;
@@ -302,8 +302,8 @@ impl FileReader {
         let over_hole = is_row && followed.seen.is_multiple_of(LOOKED_AT as u32) && self.is_hole(behind, length);
         let Mode::Following(followed) = &mut self.mode else { return false };
         if is_row && page.wrapping_sub(followed.last) > SKIPPED * followed.stride {
-            // The policy would take it for another column beside the one it follows. It goes on from here instead; where no
-            // descriptor is left, a little worse.
+            // The policy would take it for another column beside the one that it follows, so it starts again here; where no
+            // descriptor is left, it goes on a little worse.
             if let Ok(anew) = followed.strided.sibling() {
                 followed.strided = anew;
             }
@@ -315,7 +315,7 @@ impl FileReader {
         let wants = is_row && followed.strided.observe(Extent { offset: page, length: PAGE as usize });
         if followed.seen == JUDGED {
             if followed.holes > 0 {
-                // Where we are too late once, the kernel's read-ahead begins anew, and it takes a while to be ahead of it.
+                // Being late once restarts the kernel's read-ahead, and it takes a while to get ahead of that.
                 followed.grace = page + LATE * self.reach.read_ahead + u64::from(JUDGED) * followed.stride;
                 self.next_rest = REST_AFTER_SUCCESS;
                 self.proved = Some(followed.stride);
@@ -338,7 +338,7 @@ impl FileReader {
         self.shows.1 = self.shows.1.saturating_sub(1);
     }
 
-    /// Whether what lies behind the latest faults is not cached.
+    /// Whether what follows the latest faults is uncached.
     fn shows(&mut self) -> bool {
         if self.is_told && self.shows.1 == 0 {
             let holes = self.latest.iter().filter(|page| self.is_hole(**page + PAGE, NEIGHBOURS - PAGE)).count();
@@ -352,7 +352,7 @@ impl FileReader {
         !matches!(self.mode, Mode::Watching) || self.rows.is_near() || self.tally.learned && self.rest == 0
     }
 
-    /// Whether most of a range is not cached, as far as we are told.
+    /// Whether most of a range is uncached, as far as the kernel tells.
     fn is_hole(&self, offset: u64, length: u64) -> bool {
         let end = (offset + length).min(self.target.len());
         let Some(length) = end.checked_sub(offset).filter(|length| *length > 0) else { return false };
@@ -363,7 +363,7 @@ impl FileReader {
         (self.cached)(offset, PAGE).is_some_and(|pages| pages > 0)
     }
 
-    /// The first row behind `page` that is not cached; none far and wide, or to the end of the file.
+    /// The first row after `page` that is uncached; none within the search, or up to the end of the file.
     fn end_of_cached(&self, page: u64, stride: u64) -> Option<u64> {
         let rows = (1..=CACHED_AHEAD.div_ceil(stride)).map(|row| page + row * stride);
         rows.take_while(|row| *row < self.target.len()).find(|row| !self.is_cached(*row))
@@ -371,7 +371,7 @@ impl FileReader {
 
     fn begin_trial(&mut self, page: u64, from: u64, stride: u64) {
         self.rows.forget();
-        // The kernel's read-ahead goes on once more behind us, and fills what lies between our pages.
+        // The kernel's read-ahead goes one step further behind us, and fills what lies between our pages.
         let most = if self.reach.read_ahead > LONG_READ_AHEAD { TRIAL_ROWS.1 } else { TRIAL_ROWS.0 };
         let more = (TRIAL_BYTES / stride).clamp(TRIAL_ROWS.0, most);
         let rows = (self.reach.read_ahead / stride + more).min(self.reach.budget / PAGE);
@@ -382,7 +382,7 @@ impl FileReader {
         self.mode = Mode::Trying(Trial { stride, from, until, last: page, proofs: 0, others: 0 });
     }
 
-    /// Looks at a fault during a trial; whether something is wanted because of it.
+    /// Checks a fault during a trial; returns whether something is wanted because of it.
     fn try_on(&mut self, page: u64) -> Result<bool, Error> {
         let Mode::Trying(trial) = &self.mode else { return Ok(false) };
         let Trial { stride, from, until, last, mut proofs, mut others } = *trial;
@@ -414,7 +414,7 @@ impl FileReader {
         self.learned.discard();
         self.tally.stride = Some(stride);
         let phase = page % stride;
-        // Its next read-ahead may be under way, and goes around what is there.
+        // The kernel's next read-ahead may be under way, and skips what is there.
         let uncached = self.end_of_cached(page, stride).unwrap_or(page);
         let grace = uncached + 3 * self.reach.read_ahead + u64::from(JUDGED) * stride;
         self.mode = Mode::Following(Box::new(Stride {
@@ -430,7 +430,7 @@ impl FileReader {
         Ok(())
     }
 
-    /// What was tried is not so; it is not tried again for a while.
+    /// The trial failed; nothing is tried for a while.
     fn fail(&mut self) {
         self.learned.discard();
         self.mode = Mode::Watching;
@@ -458,15 +458,15 @@ mod tests {
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
 
-    /// A stride that can't be a scan, and one that can.
+    /// A stride that cannot be a scan, and one that can.
     const WIDE: u64 = 256 * KIB;
     const NARROW: u64 = 64 * KIB;
 
-    /// Nothing and all of the file.
+    /// None of the file, and all of it.
     const NOTHING: Option<u64> = Some(0);
     const ALL: Option<u64> = Some(u64::MAX);
 
-    /// A reader of a file without data, told that what lies below an offset is cached, or told nothing.
+    /// A reader of a file without data, which is told that everything below an offset is cached, or nothing.
     struct World {
         reader: FileReader,
         cached_below: Rc<Cell<Option<u64>>>,
@@ -488,21 +488,21 @@ mod tests {
             World { reader, cached_below, _file: file }
         }
 
-        /// A wide stride that is followed after the rows 0 to 8, all of them cached.
+        /// Follows a wide stride after the rows 0 to 8, all of them cached.
         fn following(budget: u64) -> World {
             let mut world = World::new(budget, Some(9 * WIDE));
             assert!(world.rows(WIDE, 0..9) && world.is_following());
             world
         }
 
-        /// A narrow stride on trial after the rows 0 to 64, all of them cached; the rows 65 to 74 are read ahead.
+        /// Tries a narrow stride after the rows 0 to 64, all of them cached; the rows 65 to 74 are read ahead.
         fn trying() -> World {
             let mut world = World::new(8 * MIB, Some(65 * NARROW));
             assert!(world.rows(NARROW, 0..65) && world.is_trying());
             world
         }
 
-        /// Faults at these offsets; whether the last one made something wanted.
+        /// Records faults at these offsets; returns whether the last one made something wanted.
         fn faults(&mut self, offsets: impl IntoIterator<Item = u64>) -> bool {
             offsets.into_iter().fold(false, |_, offset| self.fault(offset, None))
         }
@@ -515,14 +515,14 @@ mod tests {
             self.faults(rows.map(|row| row * stride))
         }
 
-        /// Reads all that is wanted; the bytes.
+        /// Reads everything that is wanted; returns the bytes.
         fn pump(&mut self) -> u64 {
             let (bytes, more) = self.reader.pump(usize::MAX, u64::MAX).unwrap();
             assert!(!more);
             bytes
         }
 
-        /// Bytes asked for and not yet touched behind an offset.
+        /// Bytes requested and not yet touched after an offset.
         fn bytes_ahead_of(&self, offset: u64) -> u64 {
             PAGE * self.reader.asked.pages.keys().filter(|page| **page * PAGE > offset).count() as u64
         }
@@ -607,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_told_what_is_cached_tries_nothing_and_follows_wide_strides() {
+    fn where_the_cache_cannot_be_seen_nothing_is_tried_and_wide_strides_are_followed() {
         let mut world = World::new(8 * MIB, None);
         world.rows(NARROW, 0..1000);
         assert!(world.is_watching() && world.reader.tally.trials == 0);
@@ -691,7 +691,7 @@ mod tests {
     #[test]
     fn two_faults_beside_the_rows_disprove_a_stride() {
         let mut world = World::trying();
-        // Before the first row that was read ahead they say nothing.
+        // Faults before the first row that was read ahead say nothing.
         world.faults([64 * NARROW + PAGE, 65 * NARROW - PAGE]);
 
         world.faults([66 * NARROW + PAGE]);
@@ -894,7 +894,7 @@ mod tests {
 
         assert_eq!((world.reader.tally.stopped, world.is_watching()), (1, true));
         assert!(world.reader.tally.asked <= 6 * 256, "{}", world.reader.tally.asked);
-        assert_eq!(world.reader.asked.wasted, 0, "it begins anew");
+        assert_eq!(world.reader.asked.wasted, 0, "it starts again");
     }
 
     #[test]

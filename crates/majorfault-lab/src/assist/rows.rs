@@ -1,7 +1,7 @@
 //! A stride guessed from faults that show only some of the rows.
 //!
 //! Where the kernel reads far ahead, one fault maps many rows (large folios, fault-around), so the distances between faults
-//! are multiples of the stride: their greatest common divisor is a guess, to be tried before it is believed.
+//! are multiples of the stride: their greatest common divisor is a guess, which is tried before it is used.
 
 /// Faults in one direction before a guess is made: by then a divisor that is too large by chance is rare.
 const FEWEST: u32 = 8;
@@ -9,13 +9,13 @@ const FEWEST: u32 = 8;
 /// The same where the stride is known from another thread.
 const FEWEST_OF_KNOWN: u32 = 2;
 
-/// A guess that is no more than this is told by the faults themselves.
+/// A guess that is no larger than this shows in the faults themselves.
 const SHORTEST: u64 = 8 << 10;
 
-/// A jump that begins something else.
+/// A jump that starts something else.
 const FARTHEST: u64 = 256 << 20;
 
-/// The faults of one thread in one file since they last turned round or jumped.
+/// The faults of one thread in one file since its last turn or jump.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
     last: Option<u64>,
@@ -24,7 +24,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// A fault at the page at `offset`. The guess, where there have been enough forward ones, and how many.
+    /// Records a fault at the page at `offset`. Returns the guess, where there were enough forward faults, and their number.
     pub fn observe(&mut self, offset: u64) -> Option<(u64, u32)> {
         let distance = self.last.and_then(|last| offset.checked_sub(last)).filter(|distance| *distance <= FARTHEST);
         self.last = Some(offset);
@@ -54,7 +54,7 @@ impl Rows {
         self.count >= FEWEST / 2
     }
 
-    /// Begins anew.
+    /// Starts again.
     pub fn forget(&mut self) {
         *self = Rows { last: self.last, count: 0, divisor: 0 };
     }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forgets_begins_at_the_last_fault() {
+    fn after_forgetting_the_last_fault_is_the_first() {
         let mut rows = after((0..9).map(|row| row * MIB)).0;
 
         rows.forget();

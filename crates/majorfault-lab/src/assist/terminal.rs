@@ -1,4 +1,4 @@
-//! What was done, in a few lines.
+//! The outcome in a few lines.
 
 use super::{Assisted, AssistedFile, NOT_TRACED, PAGE};
 use majorfault::{Bytes, Nanos};
@@ -17,7 +17,7 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
     let nanos = |length: std::time::Duration| Nanos(length.as_nanos() as u64);
     writeln!(
         out,
-        "assisted for {}: {} faults, {} in files; processor time {} of ours, {} of the program",
+        "assisted for {}: {} faults, {} in files; processor time: assistant {}, program {}",
         nanos(outcome.length),
         outcome.faults,
         outcome.in_files,
@@ -25,7 +25,7 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
         nanos(outcome.program_time)
     )?;
     if outcome.lost > 0 {
-        writeln!(out, "{} faults were too many to be seen", outcome.lost)?;
+        writeln!(out, "{} faults were lost (the rings were full)", outcome.lost)?;
     }
     if outcome.unfollowed > 0 {
         writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
@@ -37,7 +37,10 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", line(file))?;
     }
     if worth.is_empty() {
-        writeln!(out, "hardly a wait in a file: nothing to help with (reads by calls are not seen)")?;
+        writeln!(
+            out,
+            "hardly any page fault waited in a file, so there is nothing to help with (read calls are not seen)"
+        )?;
     }
     if worth.len() > MOST_FILES {
         writeln!(out, "and {} more files (--json has all)", worth.len() - MOST_FILES)?;
@@ -50,10 +53,10 @@ fn line(file: &AssistedFile) -> String {
     let bytes = |pages: u64| Bytes(pages * PAGE).rounded();
     let what = match (tally.stride, tally.asked, refused) {
         (_, _, Some(why)) => format!("not helped: {why}"),
-        (_, 0, _) => "no order that the kernel does not read ahead by itself: nothing read".to_owned(),
+        (_, 0, _) => "nothing read ahead: no order, or one that the kernel reads ahead by itself".to_owned(),
         (Some(stride), ..) => format!("stride {}", Bytes(stride).rounded()),
-        _ if tally.learned => "an order learned or traced".to_owned(),
-        _ => "a stride was tried, and is none".to_owned(),
+        _ if tally.learned => "order learned or from the trace".to_owned(),
+        _ => "a stride was tried and disproved".to_owned(),
     };
     let mut line = format!("{path}: {what}; {faults} faults of {threads} threads");
     if tally.asked > 0 {
@@ -63,7 +66,7 @@ fn line(file: &AssistedFile) -> String {
         line += &format!("; waited {waits} times, {}", Nanos(*waited_ns));
     }
     if tally.stopped > 0 {
-        line += &format!("; stopped {} times, because it did not help", tally.stopped);
+        line += &format!("; stopped {} times because it did not help", tally.stopped);
     }
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -94,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_file_with_20_waits_or_something_read_has_a_line() {
-        let nothing = "hardly a wait in a file: nothing to help with (reads by calls are not seen)";
+        let nothing =
+            "hardly any page fault waited in a file, so there is nothing to help with (read calls are not seen)";
 
         assert!(said(vec![file(19, ReadCounts::default())]).contains(nothing));
         assert!(!said(vec![file(20, ReadCounts::default())]).contains(nothing));
@@ -120,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_is_told_in_bytes_of_pages() {
+    fn what_was_done_is_reported_in_bytes_of_pages() {
         let tally = ReadCounts { asked: 512, used: 256, stride: Some(1 << 20), ..ReadCounts::default() };
 
         assert_eq!(
@@ -129,7 +133,7 @@ mod tests {
         );
         assert!(line(&file(0, ReadCounts { asked: 1, ..tally })).contains("read ahead 4.00 KiB"));
         assert!(
-            line(&file(0, ReadCounts { stopped: 3, ..tally })).ends_with("; stopped 3 times, because it did not help")
+            line(&file(0, ReadCounts { stopped: 3, ..tally })).ends_with("; stopped 3 times because it did not help")
         );
     }
 
@@ -138,25 +142,27 @@ mod tests {
         let what = |tally| line(&file(0, tally)).split(';').next().unwrap().to_owned();
 
         let order = ReadCounts { asked: 1, learned: true, ..ReadCounts::default() };
-        assert_eq!(what(order), "/x: an order learned or traced");
+        assert_eq!(what(order), "/x: order learned or from the trace");
         assert_eq!(
             what(ReadCounts { asked: 1, trials: 1, ..ReadCounts::default() }),
-            "/x: a stride was tried, and is none"
+            "/x: a stride was tried and disproved"
         );
-        let nothing = "/x: no order that the kernel does not read ahead by itself: nothing read";
+        let nothing = "/x: nothing read ahead: no order, or one that the kernel reads ahead by itself";
         assert_eq!(what(ReadCounts { trials: 1, stride: Some(4096), ..ReadCounts::default() }), nothing);
     }
 
     #[test]
-    fn what_was_not_seen_is_told() {
+    fn what_was_not_seen_is_reported() {
         let mut out = Vec::new();
         print(&Assisted { lost: 3, unfollowed: 4, ..Assisted::default() }, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
 
         let mut out = Vec::new();
         print(&Assisted { lost: 1, ..Assisted::default() }, &mut out).unwrap();
-        assert!(String::from_utf8(out).unwrap().contains("\n1 faults were too many"));
-        assert!(text.contains("3 faults were too many to be seen\n4 threads were not followed; raise ulimit -n\n"));
+        assert!(String::from_utf8(out).unwrap().contains("\n1 faults were lost"));
+        assert!(
+            text.contains("3 faults were lost (the rings were full)\n4 threads were not followed; raise ulimit -n\n")
+        );
     }
 
     #[test]

@@ -9,29 +9,29 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Speed a running program up from outside: watch its page faults, and read ahead of them
+/// Speed up a running program from outside: watch its page faults, and read ahead of them
 ///
-/// What is read goes into the page cache that both share; the program is not stopped or changed. Helps programs that map
-/// files and step through them by strides; does nothing where the kernel's own read-ahead is enough, or there is no order.
-/// Ends with the program, or by SIGINT. A program of your own needs no further rights where kernel.perf_event_paranoid is
-/// 2 or less.
+/// The assistant reads into the page cache that it shares with the program, which is not stopped or changed. It helps programs
+/// that map files and step through them by strides. It does nothing where the kernel's own read-ahead is enough, or where the
+/// accesses have no order. It ends with the program, or by SIGINT. Your own programs need no further rights where
+/// kernel.perf_event_paranoid is 2 or less.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     whom: Whom,
-    /// How long to help [default: as long as it runs]
+    /// How long to help [default: until the program ends]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
-    /// Bytes read ahead and not yet touched, for each thread and file; half of the free memory at most
+    /// The most bytes read ahead and not yet touched, for each thread and file; never more than half of the free memory
     #[arg(long, default_value_t = Bytes::mib(8), value_name = "SIZE")]
     budget: Bytes,
-    /// Bytes read ahead each second, at most [default: what the device gives]
+    /// The most bytes read ahead each second [default: as fast as the device reads]
     #[arg(long, value_name = "SIZE")]
     rate: Option<Bytes>,
-    /// Read ahead by this trace of an earlier run, in the files that it knows, see `majorfault trace`
+    /// Read ahead by this trace of an earlier run, only in the files that it names; see `majorfault trace`
     #[arg(long, value_name = "FILE.flt")]
     trace: Option<PathBuf>,
-    /// Say what was done as JSON
+    /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
 }
@@ -40,7 +40,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<Exit> {
     let Args { whom, length, budget, rate, trace, json } = args;
     if budget.0 < 64 << 10 {
-        return Err(Error::Invalid(format!("a budget of {budget} is too little to be ahead; give 64k or more")));
+        return Err(Error::Invalid(format!("--budget {budget} is too small to read ahead; give 64k or more")));
     }
     let stop = stop_flag()?;
     let trace = trace.map(|path| Trace::read(&path).map(|trace| (path, trace))).transpose()?;
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<Exit> {
     };
     let outcome = match assist::assist(launched.pid, options, &stop) {
         Ok(outcome) => outcome,
-        // The program must not suffer from our being unable to help.
+        // The program must not suffer because the assistant cannot help.
         Err(error) if launched.is_ours() => {
             eprintln!("majorfault: {error}; the program runs without help");
             return launched.wait();
@@ -66,11 +66,11 @@ pub fn run(args: Args) -> Result<Exit> {
         true => writeln!(text, "{:#}", assist::document(&outcome)),
         false => assist::print(&outcome, &mut text),
     };
-    // The program's own output is on standard output, where there is one of ours.
+    // The program's own output is on standard output where we started the program.
     let written = written.and_then(|()| match launched.is_ours() {
         true => std::io::stderr().write_all(&text),
         false => std::io::stdout().write_all(&text),
     });
-    written.map_err(|error| Error::io("write what was done", "standard output", error))?;
+    written.map_err(|error| Error::io("write the outcome", "standard output", error))?;
     launched.leave(outcome.ended, "without help")
 }

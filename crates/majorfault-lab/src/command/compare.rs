@@ -1,7 +1,7 @@
 //! `majorfault compare`: the access methods side by side on one workload, with a verdict.
 
 use crate::command::guest;
-use crate::command::options::{Memory, Options};
+use crate::command::options::{CompareOptions, Memory};
 use crate::command::{Bars, Exit, stop_flag};
 use crate::data::PAGE;
 use crate::machine;
@@ -21,19 +21,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Show which access method is fastest for a file and a workload here, and why.
 ///
-/// Without a file, a data file is made on a disk and removed at the end. With one, it is only read.
+/// Makes a data file on a disk and removes it at the end, unless you name a file. Your file is only read.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The file, or several to be striped into one address space; or one fio job file (*.fio)
+    /// The file to read; several are striped into one address space; one named *.fio is a job file of fio
     files: Vec<PathBuf>,
     #[command(flatten)]
-    options: Options,
+    options: CompareOptions,
     #[command(flatten)]
-    output: Output,
+    output: OutputOptions,
     /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     records: Option<PathBuf>,
-    /// No progress, no remarks on standard error
+    /// Show no progress and no remarks on standard error
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
     /// The job file that said the rest.
@@ -59,7 +59,7 @@ impl Args {
 
 /// How results are shown.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Output {
+pub struct OutputOptions {
     /// One JSON document instead of the table
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -233,7 +233,7 @@ fn source(args: &Args, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
     if args.files.is_empty() { made(&args.options, stop, bars) } else { given(&args.files, &args.options) }
 }
 
-fn given(files: &[PathBuf], options: &Options) -> Result<Source> {
+fn given(files: &[PathBuf], options: &CompareOptions) -> Result<Source> {
     let layout = Layout {
         offset: options.offset,
         size: options.size,
@@ -258,7 +258,7 @@ fn given(files: &[PathBuf], options: &Options) -> Result<Source> {
     Ok(Source { data, _made: None })
 }
 
-fn made(options: &Options, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
+fn made(options: &CompareOptions, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
     let size = options.size.unwrap_or(Bytes::gib(1));
     let dir = scratch::directory(options.dir.as_deref(), size)?;
     let wanted =
@@ -280,7 +280,7 @@ fn made(options: &Options, stop: &AtomicBool, bars: &Bars) -> Result<Source> {
 /// and so into the table.
 ///
 /// Errors: Missing where the limit asked for cannot be put in force.
-fn memory(options: &Options, trial: &Trial, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
+fn memory(options: &CompareOptions, trial: &Trial, machine: &mut crate::record::Machine) -> Result<Option<u64>> {
     let limit = match options.memory {
         Some(Memory::Unlimited) => return Ok(None),
         // What was asked for is put in force or refused: without it the answer may be the opposite.
@@ -323,7 +323,7 @@ fn measure(
 
 /// Writes results as asked: on standard output and, where wanted, as a page; where the session was `stopped`, not over
 /// another page.
-pub fn show(records: &[Record], output: &Output, page: Option<&outputs::Output>, stopped: bool) -> Result<()> {
+pub fn show(records: &[Record], output: &OutputOptions, page: Option<&outputs::Output>, stopped: bool) -> Result<()> {
     let summary = report::Summary::of(records);
     let mut out = anstream::stdout().lock();
     let written = match (output.json, output.output_format) {

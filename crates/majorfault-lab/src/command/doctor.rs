@@ -1,4 +1,4 @@
-//! `majorfault doctor`: watches a process for some seconds and says what is wrong with its file access.
+//! `majorfault doctor`: watches a process for some seconds and reports what is wrong with its file access.
 
 mod live;
 
@@ -19,50 +19,50 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long to watch where nothing is said; a live screen has to follow what happens.
+/// How long to watch by default; a live screen has to follow what happens.
 const ONCE: Nanos = Nanos(5_000_000_000);
 const ROUND: Nanos = Nanos(2_000_000_000);
 
-/// Watch a running program and say what is wrong with its file access
+/// Watch a running program and report what is wrong with its file access
 ///
-/// Reads only: the program is never stopped or changed. A program of your own needs no further rights where
+/// The doctor only reads: it never stops or changes the program. Your own programs need no further rights where
 /// kernel.perf_event_paranoid is 2 or less.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Args {
-    /// The process
+    /// Number of the process to watch
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
-    /// A program to start and watch, with its arguments; it is left running when the time is over
+    /// A program to start and watch, with its arguments; it keeps running after the watch
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
-    /// How long to watch, or how long a round is [default: 5s, with --watch 2s]
+    /// How long to watch, or how long each round is [default: 5s, with --watch 2s]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
-    /// Read the advice in force and page sizes, too (smaps; may stall the program for milliseconds per mapped GiB)
+    /// Also read smaps: advice in force and page sizes (may stall the program for milliseconds for each mapped GiB)
     #[arg(long)]
     deep: bool,
-    /// See advice call by call (madvise, posix_fadvise, readahead), too; needs root, and each system call of the machine becomes
+    /// Also see advice call by call (madvise, posix_fadvise, readahead); needs root, and each system call on the machine takes
     /// some 0.1 us longer meanwhile
     #[arg(long)]
     advice: bool,
-    /// Replay what was seen, as it is and with the remedy, in turns within the program's memory limit, and show the gain; drops
-    /// the file from the page cache, as far as the program does not hold it
+    /// Prove the findings: replay the accesses seen, as they are and with the remedy, in turns within the program's memory limit,
+    /// and show the gain; drops the file from the page cache, except pages that the program has mapped
     #[arg(long)]
     prove: bool,
-    /// As JSON
+    /// Print the findings as JSON
     #[arg(long)]
     json: bool,
-    /// End with exit code 1 where something at least so bad is found
+    /// Exit with code 1 if a finding has this severity or a worse one
     #[arg(long, value_enum, value_name = "SEVERITY")]
     fail_on: Option<Least>,
-    /// Write a page with the findings, heat maps of the files and a timeline of faults, too
+    /// Also write a page with the findings, heat maps of the files and a timeline of faults
     #[arg(long, value_name = "PATH.html", conflicts_with_all = ["watch", "openmetrics", "textfile"])]
     report: Option<PathBuf>,
-    /// Show the same again after each round, until SIGINT or the process ends
+    /// Show the findings again after each round, until SIGINT or the end of the process
     #[arg(long, conflicts_with_all = ["json", "prove"])]
     watch: bool,
-    /// Serve metrics (OpenMetrics text) at this port of the loopback, or address, until SIGINT or the process ends
+    /// Serve metrics (OpenMetrics text) at this loopback port, or address, until SIGINT or the end of the process
     #[arg(long, value_name = "ADDR", value_parser = endpoint::address, conflicts_with_all = ["json", "prove"])]
     openmetrics: Option<SocketAddr>,
     /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
@@ -72,14 +72,14 @@ pub struct Args {
     force: Force,
 }
 
-/// The least severity that fails.
+/// The lowest severity that makes the exit code 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Least {
-    /// Anything
+    /// Any finding
     Note,
-    /// What costs time or memory now
+    /// Something costs time or memory now
     Warning,
-    /// What fails, or loses most of the time
+    /// Something fails, or most of the time is lost
     Critical,
 }
 
@@ -99,7 +99,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let Args { pid, program, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
-        return Err(Error::Invalid("a time of 0 shows nothing; watch for 1s or more".to_owned()));
+        return Err(Error::Invalid("--for 0 watches nothing; watch for 1s or more".to_owned()));
     }
     let stop = stop_flag()?;
     let mut child = start(&program)?;
@@ -114,13 +114,13 @@ pub fn run(args: Args) -> Result<Exit> {
         && !matches!(child.try_wait(), Ok(Some(_)))
     {
         let name = program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-        eprintln!("majorfault: {name} runs on as process {pid}");
+        eprintln!("majorfault: {name} keeps running as process {pid}");
     }
     let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
     Ok(if fails { Exit::No } else { Exit::Ok })
 }
 
-/// The files written, claimed before the watch.
+/// The output files, claimed before the watch.
 struct Files {
     page: Option<Output>,
     textfile: Option<Output>,
@@ -137,19 +137,19 @@ impl Files {
     }
 }
 
-/// What is made of one round.
+/// The outputs of one round.
 struct Once {
-    /// Whether what was seen is replayed.
+    /// Whether the accesses are replayed.
     prove: bool,
     /// JSON instead of text.
     json: bool,
     /// The page.
     page: Option<Output>,
-    /// We started the program: its end is no failure.
+    /// We started the program, so its end is not a failure.
     is_ours: bool,
 }
 
-/// Watches once and prints; gives the worst that was found.
+/// Watches once and prints; returns the worst severity found.
 fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
@@ -180,17 +180,17 @@ fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) 
     }
     if evidence.ended && !is_ours {
         return Err(Error::Invalid(format!(
-            "process {pid} ended after {:.1} s of watching; what was seen is above",
+            "process {pid} ended after {:.1} s of watching; the findings cover that time",
             evidence.watched.as_secs_f64()
         )));
     }
     Ok(findings.iter().map(|finding| finding.severity).max())
 }
 
-/// Starts the program, if one is named. Its output goes to standard error, so that ours stays readable.
+/// Starts the program, if one is named. Its output goes to standard error, so that the findings stay readable.
 fn start(program: &[OsString]) -> Result<Option<Child>> {
     let Some((name, arguments)) = program.split_first() else { return Ok(None) };
     let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
     let child = Command::new(name).args(arguments).stdout(output).spawn();
-    child.map(Some).map_err(|error| Error::io("start the program", name, error).with_remedy("check the name"))
+    child.map(Some).map_err(|error| Error::io("start the program", name, error).with_remedy("check its name and path"))
 }

@@ -1,4 +1,4 @@
-//! A process that a subcommand is about: one that runs, or one that is started and ends with its own exit code.
+//! The process that a subcommand works on: one that is running, or one that we start and whose exit code we return.
 
 use crate::command::Exit;
 use crate::outputs::Outputs;
@@ -7,19 +7,19 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 
-/// Who is watched, as the command line names it.
+/// The process to watch, as the command line names it.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Whom {
-    /// The process; those it starts are meant, too
+    /// Number of the process; processes that it starts are included
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
-    /// A program to start, with its arguments; its exit code becomes ours
+    /// A program to start, with its arguments; majorfault ends with its exit code
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
 }
 
-/// The process, and the program where it was started here.
+/// The process, and its handle where it was started here.
 pub struct Launched {
     /// Its number.
     pub pid: u32,
@@ -27,13 +27,13 @@ pub struct Launched {
 }
 
 impl Whom {
-    /// What the process or program consists of and works on is no place for an output.
+    /// The process's own program and files must not be overwritten by an output.
     pub fn is_input_of(&self, outputs: &mut Outputs) {
         self.pid.into_iter().for_each(|pid| outputs.watches(pid));
         outputs.starts(&self.program);
     }
 
-    /// Starts the program, if one is named. It keeps our input and output.
+    /// Starts the program, if one is named. It keeps our standard input and output.
     ///
     /// Errors: Io (no such program).
     pub fn launch(self) -> Result<Launched> {
@@ -41,19 +41,20 @@ impl Whom {
             return Ok(Launched { pid: self.pid.unwrap_or_default(), child: None });
         };
         let child = Command::new(name).args(arguments).spawn();
-        let child = child.map_err(|error| Error::io("start the program", name, error).with_remedy("check the name"))?;
+        let child = child
+            .map_err(|error| Error::io("start the program", name, error).with_remedy("check its name and path"))?;
         Ok(Launched { pid: child.id(), child: Some(child) })
     }
 }
 
 impl Launched {
-    /// Whether it was started here, so that standard output is its own.
+    /// Whether it was started here, so that standard output belongs to it.
     pub fn is_ours(&self) -> bool {
         self.child.is_some()
     }
 
-    /// The exit code of one that was started here, waiting for its end; that of a signal is 128 and its number, as shells have
-    /// it. Of others nothing is known.
+    /// The exit code of a program that was started here, after waiting for its end; for a signal it is 128 plus its number, as in
+    /// shells. None for other processes.
     ///
     /// Errors: Io.
     pub fn wait(&mut self) -> Result<Exit> {
@@ -63,12 +64,12 @@ impl Launched {
         Ok(Exit::Program(code as u8))
     }
 
-    /// The exit where the watching is over: that of the program, if it was started here and has ended.
+    /// The exit code when watching is over: the program's, if it was started here and has ended.
     ///
     /// Errors: as [`wait`](Self::wait).
     pub fn leave(&mut self, ended: bool, without: &str) -> Result<Exit> {
         if !ended && self.is_ours() {
-            eprintln!("majorfault: the program runs on {without} as process {}", self.pid);
+            eprintln!("majorfault: the program keeps running {without} as process {}", self.pid);
             return Ok(Exit::Ok);
         }
         self.wait()

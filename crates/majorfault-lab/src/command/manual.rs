@@ -34,13 +34,13 @@ pub struct ListArgs {
 enum Kind {
     /// Ways to reach a file
     Methods,
-    /// What methods can be told to read ahead: METHOD:policy=NAME
+    /// Ways to read ahead, for methods that take one: METHOD:policy=NAME
     Policies,
     /// Orders of accesses
     Workloads,
-    /// Other programs measured beside
+    /// Other programs to compare with
     Peers,
-    /// What is observed
+    /// What is counted during a run
     Counters,
     /// What the doctor recognises
     Rules,
@@ -92,7 +92,7 @@ fn method_params(method: &Method) -> Vec<Param> {
 fn policy_lines() -> Vec<Line> {
     let line = |name: &str, says: &str, params| Line { name: name.to_owned(), says: says.to_owned(), params };
     let own = prefetch::ALL.iter().map(|it| line(it.name, it.summary, (it.params)()));
-    own.chain([line("(each)", "what every policy can be told", prefetch::Common::declared())]).collect()
+    own.chain([line("(each)", "parameters that every policy takes", prefetch::Common::declared())]).collect()
 }
 
 fn lines(kind: Kind) -> Vec<Line> {

@@ -26,14 +26,14 @@ pub enum Rw {
 
 /// What is measured.
 #[derive(Args, Clone, Debug)]
-pub struct Options {
+pub struct CompareOptions {
     /// Direction and order of the accesses
     #[arg(long, value_enum, default_value = "randread", help_heading = "Workload")]
     pub rw: Rw,
-    /// Another order than sequential or uniform: NAME[:key=value,...], see `majorfault list workloads`
+    /// Order of the accesses, where it is neither sequential nor uniform: NAME[:key=value,...], see `majorfault list workloads`
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub workload: Option<String>,
-    /// Replay the accesses of a trace, see `majorfault trace`; on its own file, where none is named
+    /// Replay the accesses recorded by `majorfault trace`, on the file that was traced unless another is named
     #[arg(long, value_name = "FILE", conflicts_with = "workload", help_heading = "Workload")]
     pub trace: Option<PathBuf>,
     /// Bytes of one access [default: 4k; 64 for strided]
@@ -51,58 +51,58 @@ pub struct Options {
     /// End each run after this time [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Workload")]
     pub runtime: Option<Nanos>,
-    /// End each run after so many accesses, over all threads
+    /// End each run after this number of accesses, counted over all threads
     #[arg(long, value_name = "N", help_heading = "Workload")]
     pub number_ios: Option<u64>,
-    /// Begin the order again at its end, until the runtime is over [default for random orders]
+    /// When the workload is done, start it again until the runtime is over [default for random orders]
     #[arg(long, alias = "time_based", help_heading = "Workload")]
     pub time_based: bool,
 
-    /// Bytes used of the file, or made [default: all; 1g where a file is made]
+    /// How much of the file is used, or the size of the file to make [default: the whole file, or 1g]
     #[arg(long, help_heading = "Data")]
     pub size: Option<Bytes>,
-    /// Where the used range begins in each file
+    /// Where the range that is used begins in each file
     #[arg(long, default_value_t = Bytes(0), help_heading = "Data")]
     pub offset: Bytes,
-    /// Bytes of one file before the next one's turn, where several are given or made
+    /// Bytes taken from one file before the next one follows, where there are several
     #[arg(long, default_value_t = Bytes::mib(1), help_heading = "Data")]
     pub stripe: Bytes,
     /// Number of files to make
     #[arg(long, default_value_t = 1, value_name = "N", help_heading = "Data")]
     pub nrfiles: u32,
-    /// Directory for made files; never one in memory [default: /var/tmp]
+    /// Directory for the file to make; it must be on a disk [default: /var/tmp]
     #[arg(long, alias = "directory", help_heading = "Data")]
     pub dir: Option<PathBuf>,
-    /// Let writes go to the files named; their content is lost
+    /// Write to the files named; their content is lost
     #[arg(long, help_heading = "Data")]
     pub allow_overwrite: bool,
 
-    /// Memory limit, page cache included [default: a quarter of the size where a file is made; `none` for no limit]
+    /// Memory limit, page cache included; `none` for no limit [default: none, or a quarter of the size where a file is made]
     #[arg(long, value_name = "SIZE", value_parser = memory, help_heading = "Conditions")]
     pub memory: Option<Memory>,
     #[command(flatten)]
     pub place: Place,
-    /// State of the page cache at the start of each run: cold, warm, warm:pages, hot:FRACTION, asis
+    /// State of the page cache when each run starts: cold, warm, warm:pages, hot:FRACTION or asis
     #[arg(long, default_value = "cold", help_heading = "Conditions")]
     pub cache: CacheState,
     /// An access method or peer: NAME[:key=value,...], see `majorfault list methods`; may be repeated
-    /// [default: all that fit]
+    /// [default: every method that suits the workload]
     #[arg(long, short, value_name = "NAME", help_heading = "Conditions")]
     pub method: Vec<String>,
-    /// The method that you use now, which the best one is compared with in the first line: NAME[:key=value,...]
+    /// The method that you use now: the first line says how much faster the best one is. NAME[:key=value,...]
     /// [default: mmap without a hint, or pread where mmap takes no part]
     #[arg(long, value_name = "NAME", help_heading = "Conditions")]
     pub baseline: Option<String>,
-    /// A peer with its parameters, beside the methods: fio[:key=value,...], see `majorfault list peers`
+    /// Another program to measure beside the methods: fio[:key=value,...], see `majorfault list peers`
     #[arg(long, value_name = "NAME", conflicts_with = "no_peer", help_heading = "Conditions")]
     pub peer: Vec<String>,
-    /// Leave out the peers (fio)
+    /// Do not measure other programs (fio)
     #[arg(long, help_heading = "Conditions")]
     pub no_peer: bool,
-    /// Runs of each method, in turns; a verdict needs six
+    /// Runs of each method, interleaved; a verdict needs six
     #[arg(long, short, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
     pub runs: u32,
-    /// Length of an interval of the timeline
+    /// Time between two samples of the timeline
     #[arg(long, default_value = "250ms", value_name = "TIME", help_heading = "Conditions")]
     pub interval: Nanos,
 }
@@ -123,7 +123,7 @@ fn memory(text: &str) -> std::result::Result<Memory, String> {
     }
 }
 
-impl Options {
+impl CompareOptions {
     /// Which way bytes go.
     pub fn direction(&self) -> Direction {
         match self.rw {
@@ -177,7 +177,7 @@ impl Options {
         Ok(Limits { runtime_ns: runtime, accesses: self.number_ios, time_based })
     }
 
-    /// Who takes part.
+    /// The arms to compare.
     ///
     /// Errors: Invalid for an unknown name or parameter.
     pub fn arms(&self) -> Result<Vec<Arm>> {

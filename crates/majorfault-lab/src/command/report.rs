@@ -1,7 +1,7 @@
 //! `majorfault report`: the table and the page again, from records alone.
 
 use crate::command::Exit;
-use crate::command::compare::{Output, show};
+use crate::command::compare::{OutputOptions, show};
 use crate::lineup;
 use crate::outputs::{Kind, Outputs};
 use crate::record::Record;
@@ -16,11 +16,11 @@ pub struct Args {
     /// Files of records (JSON Lines); `-` is standard input
     #[arg(required = true)]
     records: Vec<PathBuf>,
-    /// The method that you use now, which the best one is compared with in the first line [default: as recorded]
+    /// The method that you use now: the first line says how much faster the best one is [default: as recorded]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: OutputOptions,
 }
 
 /// Runs the subcommand.

@@ -6,7 +6,7 @@ use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting,
 use crate::machine;
 use crate::outputs::{Force, Kind, Output, Outputs, Records};
 use crate::place;
-use crate::record::{By, Cell, Outcome, Record};
+use crate::record::{Cause, Cell, Outcome, Record};
 use crate::report::{ledger, ledger_json};
 use crate::run;
 use crate::scratch;
@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Repeat published experiments here, with a verdict on every claim
 ///
-/// Ids are those of the sources: S0 (TLB shootdowns), S1 (alignment), S2 (mmap in a database), S3 (prefault), S4 (access
-/// policies), or rows such as S2.collapse. Without one, all are run.
+/// IDS are experiments, S0 (TLB shootdowns), S1 (alignment), S2 (mmap in a database), S3 (prefault), S4 (access policies),
+/// or single rows such as S2.collapse. All are run unless you name some.
 #[derive(clap::Args)]
 pub struct Args {
     /// Experiments or rows of them
@@ -36,22 +36,22 @@ pub struct Args {
     /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
-    /// Go on with an interrupted session: what its records have is not run again, the others are added
+    /// Continue an interrupted session: only the runs that its records lack are made, and added to them
     #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
     resume: Option<PathBuf>,
-    /// Judge these records instead of running anything, each session by itself; files may be compressed by gzip
+    /// Judge these records instead of running anything, each session separately; gzip-compressed files are read as well
     #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
     from: Vec<PathBuf>,
-    /// The verdict of each session, and how many rows have the same in all
+    /// Show the verdict of each session, and on how many rows all sessions agree
     #[arg(long, requires = "from", conflicts_with_all = ["markdown", "report", "csv"])]
     agreement: bool,
-    /// The ledger as one JSON document; with --list the rows and the tests by which they are judged
+    /// Print one JSON document; with --list, the rows and the tests that judge them
     #[arg(long)]
     json: bool,
     /// The ledger as Markdown
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
-    /// Write an HTML page, a section for each experiment
+    /// Write an HTML page with a section for each experiment
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Write every run as a line of comma-separated values
@@ -61,7 +61,7 @@ pub struct Args {
     place: Place,
     #[command(flatten)]
     force: Force,
-    /// No progress, no remarks on standard error
+    /// Show no progress and no remarks on standard error
     #[arg(long, short)]
     quiet: bool,
 }
@@ -229,7 +229,7 @@ fn run_cells(
         .iter()
         .filter(|record| record.outcome == Outcome::Done)
         // What others disturbed is made again.
-        .filter(|record| record.spoilers().all(|gate| gate.by == By::Setup))
+        .filter(|record| record.spoilers().all(|gate| gate.by == Cause::Setup))
         .filter_map(|record| Some((record.cell.clone()?, record.trial.repetition)))
         .collect();
     let is_done =

@@ -1,4 +1,4 @@
-//! `majorfault trace`: records which places of which files a program reaches, in order.
+//! `majorfault trace`: records the places in files that a program accesses, in order.
 
 use crate::command::launched::Whom;
 use crate::command::{Exit, stop_flag};
@@ -9,22 +9,22 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Record which places of which files a program reaches by its mappings, in order
+/// Record the places in mapped files that a program accesses, in order
 ///
-/// The trace is replayed by `majorfault compare --trace`, on any access method, and by `majorfault assist --trace`, which
-/// reads ahead by it. What is recorded are page faults: pages that the kernel maps together (64 KiB, or a huge folio) are
-/// seen once.
+/// `majorfault compare --trace` replays the trace with any access method, and `majorfault assist --trace` reads ahead by
+/// it. A trace records page faults, not accesses: pages that the kernel maps together (64 KiB, or a huge folio) are
+/// recorded once.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     whom: Whom,
-    /// Where the trace is written
+    /// The file to write
     #[arg(long, short, value_name = "FILE.flt", default_value = "majorfault.flt")]
     output: PathBuf,
-    /// How long to record [default: as long as it runs]
+    /// How long to record [default: until the program ends]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
-    /// Record files that hold code, too
+    /// Also record files that hold code (programs and libraries)
     #[arg(long)]
     code: bool,
     #[command(flatten)]
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let recorded = match trace.made_by(|path| recording::record(launched.pid, path, options, &stop)) {
         Ok(recorded) => recorded,
         Err(error) if launched.is_ours() => {
-            eprintln!("majorfault: {error}; nothing is recorded, the program goes on");
+            eprintln!("majorfault: {error}; the program runs, but nothing is recorded");
             return launched.wait();
         }
         Err(error) => return Err(error),
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<Exit> {
     launched.leave(recorded.ended, "without being recorded")
 }
 
-/// Says on standard error what is in the trace; standard output is the program's.
+/// Reports on standard error what is in the trace; standard output belongs to the program.
 fn tell(recorded: &Recorded, output: &Path) -> Result<()> {
     let mut text = Vec::new();
     let length = Nanos(recorded.length.as_nanos() as u64);
@@ -67,15 +67,15 @@ fn tell(recorded: &Recorded, output: &Path) -> Result<()> {
             writeln!(text, "  and {} more files", recorded.files.len() - 8)?;
         }
         if recorded.lost > 0 {
-            writeln!(text, "{} faults were too many to be seen: the trace has gaps", recorded.lost)?;
+            writeln!(text, "{} faults were lost (the rings were full): the trace has gaps", recorded.lost)?;
         }
         if recorded.is_full {
-            writeln!(text, "the trace is full; what came after is not in it")?;
+            writeln!(text, "the trace is full; later accesses are not in it")?;
         }
         if !recorded.files.is_empty() {
             writeln!(text, "replay it: majorfault compare --trace {}", output.display())?;
         }
         std::io::stderr().write_all(&text)
     };
-    write().map_err(|error| Error::io("write what was recorded", "standard error", error))
+    write().map_err(|error| Error::io("write the summary of the trace", "standard error", error))
 }

@@ -1,18 +1,18 @@
-//! What a remedy can gain at most, from the time that is waited now.
+//! The most that a remedy can gain, from the time that threads wait now.
 
 use super::rule::Gain;
 use crate::watch::evidence::{Evidence, MappedFile};
 
-/// Gains below this are not worth a word.
+/// Gains below this are not worth mentioning.
 const LEAST: f64 = 1.05;
 
-/// Share of its threads' time that the program waits in faults of `file`, below 1.
+/// Share of its threads' time that the program waits in faults of `file`; always below 1.
 pub fn waiting(evidence: &Evidence, file: &MappedFile) -> f64 {
     let threads = file.order.map_or(1, |order| order.threads.max(1)) as f64;
     (file.waited_ns as f64 / evidence.watched.as_nanos().max(1) as f64 / threads).clamp(0.0, 0.99)
 }
 
-/// How many times as fast the program would be, were there no waiting left in faults of the file.
+/// How many times as fast the program would be without any waiting in faults of the file.
 pub fn at_most(gain: Gain, evidence: &Evidence, file: &MappedFile) -> Option<f64> {
     if gain == Gain::Unknown {
         return None;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Watched for 4 s.
+    /// A watch of 4 s.
     fn at(waited_ns: u64, threads: Option<usize>) -> Evidence {
         use majorfault::observe::pattern::{Pattern, Recognised};
         let order =

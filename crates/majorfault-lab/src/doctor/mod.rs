@@ -1,4 +1,4 @@
-//! The doctor: says what is wrong with the file access of a process that was watched.
+//! The doctor: reports what is wrong with the file access of a process that was watched.
 //!
 //! `watch -> Evidence -> rules -> Finding -> tell`. A rule is a function of the evidence; it opens nothing.
 
@@ -15,44 +15,44 @@ use rule::{Case, Proof, Replay, Rule, filled};
 pub use gain::waiting;
 pub use rule::Severity;
 
-/// What a rule found.
+/// What a rule has found.
 #[derive(Clone, Debug, Default)]
 pub struct Finding {
     /// The rule's name.
     pub rule: &'static str,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// Whose: a file's path, "process", "cgroup", "machine".
+    /// What it is about: a file's path, "process", "cgroup", "machine".
     pub scope: String,
-    /// The mapped file that it is about, if it is about one.
+    /// The mapped file that it is about, if there is one.
     pub file: Option<FileId>,
-    /// What, as a sentence.
+    /// The trouble, as a sentence.
     pub what: String,
     /// Figures with units.
     pub evidence: Vec<String>,
-    /// What to do, as a concrete line.
+    /// What to do, as a concrete instruction.
     pub remedy: String,
-    /// The command that shows that it is so, or that the remedy works.
+    /// The command that shows the trouble, or shows that the remedy works.
     pub proof: String,
-    /// What `--prove` compares, where accesses can show it.
+    /// What `--prove` compares, where replayed accesses can show it.
     pub replay: Option<Replay>,
-    /// How many times as fast the program can be at most, where that is known and worth a word.
+    /// How many times as fast the program can become, where that is known and worth mentioning.
     pub gain_at_most: Option<f64>,
 }
 
-/// What all rules find, worst first.
+/// The findings of all rules, worst first.
 pub fn examine(evidence: &Evidence) -> Vec<Finding> {
     let mut findings: Vec<Finding> = rules::ALL.iter().flat_map(|rule| found_by(rule, evidence)).collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     findings
 }
 
-/// What one rule finds.
+/// The findings of one rule.
 fn found_by(rule: &Rule, evidence: &Evidence) -> Vec<Finding> {
     (rule.look)(evidence).into_iter().map(|case| finding(rule, evidence, case)).collect()
 }
 
-/// A case in words.
+/// Puts a case into words.
 fn finding(rule: &Rule, evidence: &Evidence, case: Case) -> Finding {
     let Case { severity, scope, file, mut figures, facts, remedy } = case;
     debug_assert!(rule.remedies.iter().any(|declared| declared.says == remedy.says), "{}: {remedy:?}", rule.name);

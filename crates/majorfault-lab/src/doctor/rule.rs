@@ -1,6 +1,6 @@
-//! What a rule declares: what it looks at, from which figures on, how the trouble is said, what helps, how that is proven.
+//! What a rule declares: what it looks at, its thresholds, how it words the trouble, the remedy, and the proof.
 //!
-//! Everything about a rule stands in its file. Lists, documents, the line of proof and `--prove` are made from it.
+//! Everything about a rule is in its file. Lists, documents, the proof line and `--prove` are made from it.
 
 use super::software::Symptom;
 use crate::watch::evidence::{Evidence, MappedFile};
@@ -8,25 +8,25 @@ use majorfault::Bytes;
 use majorfault::observe::pattern::Pattern;
 use majorfault::observe::places::FileId;
 
-/// One defect that can be recognised.
+/// One defect that the doctor recognises.
 pub struct Rule {
-    /// Short name, as the file.
+    /// Short name, the same as the file's.
     pub name: &'static str,
     /// What it looks for, in one line.
     pub summary: &'static str,
-    /// What it must see; where one of them is missing it is silent.
+    /// The evidence that it needs; it is silent where any of it is missing.
     pub looks_at: &'static [Part],
-    /// From which figures on it speaks.
+    /// The figures from which on it reports a finding.
     pub thresholds: &'static [Threshold],
     /// The trouble as a sentence, with names of figures in braces.
     pub trouble: &'static str,
-    /// What helps; a finding has one of them.
+    /// What helps; each finding has one of them.
     pub remedies: &'static [&'static Remedy],
-    /// What the remedy gains at most.
+    /// How the gain of a remedy is predicted.
     pub gain: Gain,
-    /// Looks for it.
+    /// Looks for the defect.
     pub look: fn(&Evidence) -> Vec<Case>,
-    /// Evidence on which it speaks, once; what all rules have in common is tested with it.
+    /// Evidence in which it finds the defect once; the tests of all rules use it.
     #[cfg(test)]
     pub example: fn() -> Evidence,
 }
@@ -34,17 +34,17 @@ pub struct Rule {
 /// A part of the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Files that are mapped, with sizes and the state of the page cache.
+    /// Mapped files, with sizes and the state of the page cache.
     MappedFiles,
     /// Page faults one by one, and their order in each file.
     Faults,
-    /// MADV_RANDOM and its like, as it is in force or was given while watched.
+    /// MADV_RANDOM and similar advice, in force or given during the watch.
     AdviceInForce,
     /// Advice call by call.
     AdviceCalls,
     /// Advice and page sizes of each mapping.
     Smaps,
-    /// What read calls returned and devices read.
+    /// The bytes that read calls returned and that devices read.
     ReadCalls,
     /// Open files.
     Descriptors,
@@ -59,7 +59,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Where it comes from, in a few words.
+    /// Its source, in a few words.
     pub fn words(self) -> &'static str {
         match self {
             Part::MappedFiles => "mapped files",
@@ -76,7 +76,7 @@ impl Part {
         }
     }
 
-    /// The options by one of which it is seen; none where it always is.
+    /// The options of which any one makes it visible; none where it always is.
     pub fn options(self) -> &'static [&'static str] {
         match self {
             Part::AdviceInForce => &["--deep", "--advice"],
@@ -87,20 +87,20 @@ impl Part {
     }
 }
 
-/// A figure from which on a rule speaks, or speaks louder.
+/// A figure from which on a rule reports a finding, or a worse one.
 #[derive(Clone, Copy, Debug)]
 pub struct Threshold {
     /// The constant's name.
     pub name: &'static str,
-    /// What it is and why it is so much, as the constant's comment says.
+    /// What it means and why it has this value, as the constant's comment says.
     pub says: &'static str,
-    /// How much.
+    /// Its value.
     pub value: f64,
-    /// Of what.
+    /// Its unit.
     pub unit: Unit,
 }
 
-/// What a threshold counts.
+/// The unit of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Things.
@@ -160,24 +160,24 @@ macro_rules! thresholds {
 }
 pub(in crate::doctor) use thresholds;
 
-/// What helps against a trouble.
+/// A remedy for a trouble.
 #[derive(Debug)]
 pub struct Remedy {
-    /// Where it is the one that helps; empty where there is no other.
+    /// The condition under which it helps; empty where it is the only one.
     pub when: &'static str,
-    /// What to do, as a concrete line with names of figures in braces.
+    /// What to do, as a concrete instruction with names of figures in braces.
     pub says: &'static str,
-    /// What shows that it is so, or that it helps.
+    /// What shows the trouble, or that the remedy helps.
     pub proof: Proof,
-    /// What is wrong with the file, for the settings of well-known software.
+    /// The symptom, by which settings of well-known software are chosen.
     pub symptom: Option<Symptom>,
 }
 
-/// What shows that a finding is right.
+/// What proves a finding.
 #[derive(Debug)]
 pub enum Proof {
-    /// Accesses to the file as they are and with the remedy: `--prove` replays those that were seen, the command that is
-    /// shown makes such in the same order.
+    /// Accesses to the file as they are and with the remedy: `--prove` replays the accesses that were seen, the printed
+    /// command makes accesses in the same order.
     Replay(Arms),
     /// A command that shows the trouble, with names of figures in braces.
     Command(&'static str),
@@ -186,73 +186,73 @@ pub enum Proof {
 /// The two ways to reach the file that a replay compares, as `majorfault compare -m` has them.
 #[derive(Debug)]
 pub struct Arms {
-    /// As it is reached now; none is by the mapping with the advice in force.
+    /// How the file is accessed now; none means by its mapping with the advice in force.
     pub now: Option<&'static str>,
-    /// As the remedy says.
+    /// How the remedy accesses it.
     pub remedy: &'static str,
-    /// The workload of the command that is shown, where the order of the faults does not say it.
+    /// The workload of the printed command, where the order of the faults does not give it.
     pub workload: Option<&'static str>,
 }
 
-/// What a remedy gains at most.
+/// How much a remedy can gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gain {
     /// The time that threads wait in faults of the file.
     Waits,
-    /// Nobody can tell beforehand.
+    /// Not known beforehand.
     Unknown,
 }
 
-/// One case of the trouble that a rule sees.
+/// One case of the trouble, as a rule sees it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// Whose: a file's path, "process", "cgroup", "machine".
+    /// What it is about: a file's path, "process", "cgroup", "machine".
     pub scope: String,
-    /// The mapped file that it is about, if it is about one.
+    /// The mapped file that it is about, if there is one.
     pub file: Option<FileId>,
     /// Figures that the sentences name.
     pub figures: Vec<(&'static str, String)>,
-    /// What was seen, figures with units.
+    /// The evidence: figures with units.
     pub facts: Vec<String>,
-    /// What helps; one of the rule's remedies.
+    /// The remedy; one of the rule's.
     pub remedy: &'static Remedy,
 }
 
 impl Case {
-    /// About a mapped file.
+    /// A case about a mapped file.
     pub fn of_file(file: &MappedFile, severity: Severity, remedy: &'static Remedy) -> Case {
         Case { file: Some(file.id), ..Case::of(&file.path, severity, remedy) }
     }
 
-    /// About something else.
+    /// A case about something else.
     pub fn of(scope: &str, severity: Severity, remedy: &'static Remedy) -> Case {
         let (figures, facts) = (Vec::new(), Vec::new());
         Case { severity, scope: scope.to_owned(), file: None, figures, facts, remedy }
     }
 
-    /// With a figure for the sentences.
+    /// Adds a figure for the sentences.
     pub fn figure(mut self, name: &'static str, value: impl ToString) -> Case {
         self.figures.push((name, value.to_string()));
         self
     }
 
-    /// With what was seen.
+    /// Adds evidence.
     pub fn facts(self, facts: Vec<String>) -> Case {
         Case { facts, ..self }
     }
 }
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Good to know; costs little now.
+    /// Worth knowing; costs little now.
     #[default]
     Note,
     /// Costs time or memory now.
     Warning,
-    /// Fails, or is about to; or most of the time is lost.
+    /// Fails or is about to, or most of the time is lost.
     Critical,
 }
 
@@ -267,14 +267,14 @@ impl Severity {
     }
 }
 
-/// What a replay compares, of one finding.
+/// What a replay of one finding compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replay {
     /// How the file is reached now, and with the remedy.
     pub arms: [&'static str; 2],
-    /// The limit within which the program runs.
+    /// The memory limit of the program.
     pub memory_bytes: Option<u64>,
-    /// The order that was seen, as words of `majorfault compare`.
+    /// The order that was seen, as options of `majorfault compare`.
     pub workload: String,
 }
 
@@ -282,7 +282,7 @@ pub struct Replay {
 pub const BLOCK: Bytes = Bytes(4096);
 
 impl Replay {
-    /// Of these arms and the file, where it is known.
+    /// A replay of these arms, with the order of the file where it is known.
     pub fn of(arms: &Arms, evidence: &Evidence, file: Option<&MappedFile>) -> Replay {
         let is_random = file.is_some_and(|file| file.any(|deep| deep.random));
         let as_seen = if is_random { "mmap:advice=random" } else { "mmap" };
@@ -294,7 +294,7 @@ impl Replay {
         }
     }
 
-    /// The command that compares the same two on accesses in the same order.
+    /// The command that compares the two arms on accesses in the same order.
     pub fn command(&self, path: &str) -> String {
         let Replay { arms: [now, remedy], memory_bytes, workload } = self;
         let memory = memory_bytes.map_or(String::new(), |bytes| format!(" --memory {}", Bytes(bytes)));
@@ -302,7 +302,7 @@ impl Replay {
     }
 }
 
-/// An order as words of `majorfault compare`.
+/// An order as options of `majorfault compare`.
 fn workload(order: Pattern) -> String {
     match order {
         Pattern::Sequential | Pattern::Backward => "--rw read".to_owned(),
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_threshold_is_told_with_its_unit() {
+    fn a_threshold_is_reported_with_its_unit() {
         let told = [
             (50.0, Unit::Count),
             (0.1, Unit::Share),

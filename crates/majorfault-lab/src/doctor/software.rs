@@ -1,36 +1,36 @@
-//! Well-known software: whose file it is, and the setting of it that does what a remedy says.
+//! Well-known software: which one a file belongs to, and its setting that does what a remedy says.
 //!
-//! Recognised by the file's name, the libraries that are mapped and the command. The settings are those of the programs'
-//! own manuals; a line is added to the remedy, which itself stays.
+//! Software is recognised by the file's name, the mapped libraries and the command. The settings come from the programs'
+//! manuals; one line is added to the remedy, which stays.
 
 use crate::watch::evidence::{Evidence, MappedFile};
 use std::path::Path;
 
-/// What goes wrong with a file, as the settings against it are chosen.
+/// The trouble with a file, by which a setting is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symptom {
-    /// Waits or floods without an order that read-ahead knows.
+    /// Waits or floods without an order that read-ahead recognises.
     Lookups,
-    /// The same, where MADV_RANDOM is no answer: nothing is read ahead already, or it would cost hot pages.
+    /// The same, where MADV_RANDOM does not help: nothing is read ahead already, or it would cost hot pages.
     LookupsAlone,
     /// Waits in a scan.
     Scan,
     /// A scan that MADV_RANDOM slows down.
     RandomScan,
-    /// Evicted and needed again.
+    /// Pages evicted and needed again.
     Thrash,
 }
 
-/// Software that is known.
+/// A known software.
 struct Known {
     name: &'static str,
-    /// Whether the file is one of its.
+    /// Whether the file belongs to it.
     owns: fn(&Evidence, &MappedFile) -> bool,
-    /// Its setting against the symptom, where it has one.
+    /// Its setting for the symptom, where it has one.
     setting: fn(Symptom) -> Option<&'static str>,
 }
 
-/// The more exact a mark, the earlier.
+/// More exact marks come first.
 const KNOWN: &[Known] = &[
     Known { name: "LMDB", owns: is_lmdb, setting: lmdb },
     Known { name: "RocksDB", owns: is_rocksdb, setting: rocksdb },
@@ -41,14 +41,14 @@ const KNOWN: &[Known] = &[
     Known { name: "numpy", owns: is_numpy, setting: numpy },
 ];
 
-/// The setting against the symptom of the software whose file it is, where both are known.
+/// The setting for the symptom in the software that the file belongs to, where both are known.
 pub fn setting(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Option<String> {
     let known = KNOWN.iter().find(|known| (known.owns)(evidence, file))?;
     let setting = (known.setting)(narrowed(evidence, file, symptom))?;
     Some(format!("{}: {setting}", known.name))
 }
 
-/// Lookups for which MADV_RANDOM is no answer are told apart.
+/// Tells apart the lookups that MADV_RANDOM does not help.
 fn narrowed(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Symptom {
     let is_no_answer = || !is_read_ahead(evidence, file) || evidence.random_costs_hot_pages();
     match symptom {
@@ -57,14 +57,14 @@ fn narrowed(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Symptom
     }
 }
 
-/// Whether more is read than is asked for. Without --deep the advice in force shows only by this.
+/// Whether more is read than is touched. Without --deep the advice in force shows only by this.
 fn is_read_ahead(evidence: &Evidence, file: &MappedFile) -> bool {
     let is_more = evidence.calls.is_none_or(|calls| calls.device_bytes >= file.asked_bytes() * 4);
     is_more && file.random_advice().is_none()
 }
 
 fn is_lmdb(evidence: &Evidence, file: &MappedFile) -> bool {
-    // MDB_NOSUBDIR names the lock after the file; else both lie in a directory of their own.
+    // MDB_NOSUBDIR names the lock after the file; otherwise both are in a directory of their own.
     is_named(file, "data.mdb")
         || (has_library(evidence, "liblmdb") && has_file(evidence, &format!("{}-lock", file.path)))
 }
@@ -75,7 +75,7 @@ fn lmdb(symptom: Symptom) -> Option<&'static str> {
         Symptom::LookupsAlone => Some("look up from many threads, each with its own MDB_RDONLY transaction"),
         Symptom::Scan => None,
         Symptom::RandomScan => Some("open the environment without MDB_NORDAHEAD"),
-        Symptom::Thrash => Some("mdb_copy -c makes the file as small as its content; it has no cache to make smaller"),
+        Symptom::Thrash => Some("mdb_copy -c shrinks the file to its content; LMDB has no cache to make smaller"),
     }
 }
 
@@ -145,9 +145,7 @@ fn elasticsearch(symptom: Symptom) -> Option<&'static str> {
              hybridfs maps only what is looked up"
         }
         Symptom::Scan | Symptom::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal in jvm.options",
-        Symptom::Thrash => {
-            "index.store.type: hybridfs, fewer shards on this node, and no more than half of memory as heap"
-        }
+        Symptom::Thrash => "index.store.type: hybridfs, fewer shards on this node, and at most half of memory as heap",
     })
 }
 
@@ -168,7 +166,7 @@ fn sqlite(symptom: Symptom) -> Option<&'static str> {
     }
 }
 
-/// Files with readers of their own, that a program with numpy may map, too.
+/// Files with readers of their own, which a program with numpy may map as well.
 const NOT_NUMPY: &[&str] = &["arrow", "feather", "parquet", "safetensors", "so", "pt", "mo", "ttf"];
 
 fn is_numpy(evidence: &Evidence, file: &MappedFile) -> bool {
@@ -205,7 +203,7 @@ fn has_file(evidence: &Evidence, path: &str) -> bool {
     evidence.files.iter().any(|file| file.path == path)
 }
 
-/// Whether a library is mapped whose file name begins so.
+/// Whether a library with a name that begins so is mapped.
 fn has_library(evidence: &Evidence, name: &str) -> bool {
     let file_name = |file: &MappedFile| file.path.rsplit('/').next().is_some_and(|found| found.starts_with(name));
     evidence.files.iter().any(|file| file_name(file) && file.path.contains(".so"))
@@ -219,7 +217,7 @@ mod tests {
     use crate::watch::scenes::{advise, count, order, with_file};
     use majorfault::observe::pattern::Pattern;
 
-    /// A file of this name that waits in lookups, in a process with this library mapped.
+    /// A file of this name with waits in lookups, in a process that has this library mapped.
     fn waits(path: &str, library: &str) -> Evidence {
         let mut evidence = with_file(|file| {
             file.path = path.to_owned();
@@ -239,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lmdb_is_told_the_flag_that_it_has_not_and_threads_where_it_has() {
+    fn lmdb_gets_the_flag_that_it_lacks_and_threads_where_it_has_the_flag() {
         let mut evidence = waits("/data/base/data.mdb", "");
         assert!(
             remedy(&evidence).ends_with("; LMDB: open the environment with MDB_NORDAHEAD (Python: readahead=False)")
@@ -267,14 +265,14 @@ mod tests {
     }
 
     #[test]
-    fn rocksdb_is_told_to_read_past_the_cache() {
+    fn rocksdb_is_advised_to_bypass_the_cache() {
         assert!(remedy(&waits("/data/000123.sst", "")).contains("RocksDB: allow_mmap_reads=false"));
         assert!(remedy(&waits("/data/x.sst", "/usr/lib/librocksdb.so.8.9")).contains("advise_random_on_open=true"));
         assert!(!remedy(&waits("/data/sea-surface.sst", "")).contains("RocksDB"));
     }
 
     #[test]
-    fn sqlite_is_told_its_pragmas_also_where_it_is_linked_into_the_program() {
+    fn sqlite_gets_its_pragmas_also_where_it_is_linked_into_the_program() {
         assert!(
             remedy(&waits("/data/a.db", "/usr/lib/libsqlite3.so.0.8.6")).contains("SQLite: PRAGMA mmap_size=0 with")
         );
@@ -283,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn lucene_is_told_its_advice() {
+    fn lucene_gets_its_advice() {
         let mut evidence = waits("/data/_3.dvd", "/usr/lib/jvm/lib/server/libjvm.so");
         assert!(remedy(&evidence).contains("Lucene: MMapDirectory.setReadAdvice with ReadAdvice.RANDOM"));
 
@@ -292,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn elasticsearch_is_told_its_index_settings() {
+    fn elasticsearch_gets_its_index_settings() {
         let mut evidence = waits("/data/_3.dvd", "/usr/lib/jvm/lib/server/libjvm.so");
         evidence.target.command = "java -Xms4g org.elasticsearch.bootstrap.Elasticsearch".to_owned();
 
@@ -300,12 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn llama_cpp_is_told_its_options() {
+    fn llama_cpp_gets_its_options() {
         assert!(remedy(&waits("/models/q4.gguf", "")).contains("llama.cpp: --no-mmap"));
     }
 
     #[test]
-    fn numpy_is_told_how_its_memmap_is_advised_and_readers_of_their_own_are_not_numpy() {
+    fn numpy_gets_the_advice_for_its_memmap_and_files_with_other_readers_do_not() {
         let library = "/usr/lib/python3/dist-packages/numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so";
         assert!(remedy(&waits("/data/matrix.bin", library)).contains("numpy: m._mmap.madvise(mmap.MADV_RANDOM)"));
         assert!(!remedy(&waits("/data/table.arrow", library)).contains("numpy"));
@@ -313,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn thrashing_is_told_the_setting_of_the_file_that_waits_most() {
+    fn thrashing_gets_the_setting_of_the_file_that_waits_most() {
         let mut evidence = waits("/models/q4.gguf", "");
         evidence.files[0].waited_ns = 0;
         count(&mut evidence, "cgroup_refault_pages", 100_000);

@@ -10,7 +10,7 @@ use crate::stats::{self, Beside, LEAST};
 
 /// What a claim comes to.
 pub struct Claim {
-    /// What must be so before it can be tested, each with the reason why not where it is not.
+    /// Preconditions of the test, each with the reason to give where it is not met.
     pub needs: &'static [(Test, &'static str)],
     /// All must hold.
     pub tests: &'static [Test],
@@ -28,7 +28,7 @@ pub struct Test {
 pub enum What {
     /// A fact: every run must show it, and one is enough.
     EveryRun(Of),
-    /// What can be: one run that shows it is enough, and that none does is told from six on.
+    /// A possibility: one run that shows it is enough; that none does needs six runs.
     SomeRun(Of),
     /// The median of a figure, with its interval.
     Figure(Of),
@@ -62,7 +62,7 @@ pub enum Cells {
 
 /// What a test gave.
 #[derive(Debug, PartialEq)]
-pub enum Outcome {
+pub enum TestResult {
     /// It holds.
     Holds,
     /// It does not.
@@ -134,27 +134,27 @@ impl Claim {
     /// The verdict of these samples, which are of one session, and the least number of runs that a test rests on.
     pub fn judge(&self, samples: &Samples<'_>) -> (Verdict, usize) {
         for (need, reason) in self.needs {
-            match judge(need, samples).into_iter().find(|(outcome, _)| *outcome != Outcome::Holds) {
-                Some((Outcome::Fails, runs)) => return (Verdict::CannotTest((*reason).to_owned()), runs),
-                Some((Outcome::Open(open), runs)) => return (open, runs),
+            match judge(need, samples).into_iter().find(|(outcome, _)| *outcome != TestResult::Holds) {
+                Some((TestResult::Fails, runs)) => return (Verdict::CannotTest((*reason).to_owned()), runs),
+                Some((TestResult::Open(open), runs)) => return (open, runs),
                 _ => {}
             }
         }
-        let found: Vec<(Outcome, usize)> = self.tests.iter().flat_map(|test| judge(test, samples)).collect();
+        let found: Vec<(TestResult, usize)> = self.tests.iter().flat_map(|test| judge(test, samples)).collect();
         let runs = found.iter().map(|(_, runs)| *runs).min().unwrap_or(0);
         (together(found.into_iter().map(|(outcome, _)| outcome).collect()), runs)
     }
 }
 
 /// All must hold; one that surely fails is enough for a no; what cannot be tested comes before what is undecided.
-fn together(outcomes: Vec<Outcome>) -> Verdict {
-    if outcomes.contains(&Outcome::Fails) {
+fn together(outcomes: Vec<TestResult>) -> Verdict {
+    if outcomes.contains(&TestResult::Fails) {
         return Verdict::DoesNotHold;
     }
     let mut open: Vec<Verdict> = outcomes
         .into_iter()
         .filter_map(|outcome| match outcome {
-            Outcome::Open(open) => Some(open),
+            TestResult::Open(open) => Some(open),
             _ => None,
         })
         .collect();
@@ -164,11 +164,11 @@ fn together(outcomes: Vec<Outcome>) -> Verdict {
 }
 
 /// What a test gives, once for each rest of a name that its star stands for, with the runs each rests on.
-fn judge(test: &Test, samples: &Samples<'_>) -> Vec<(Outcome, usize)> {
+fn judge(test: &Test, samples: &Samples<'_>) -> Vec<(TestResult, usize)> {
     let sides = test.sides();
     let rests = rests(&sides, samples);
     if rests.is_empty() {
-        return vec![(Outcome::Open(Gap::NoRun("no cell of that name was run".to_owned()).into()), 0)];
+        return vec![(TestResult::Open(Gap::NoRun("no cell of that name was run".to_owned()).into()), 0)];
     }
     rests.iter().map(|rest| judge_one(test, &sides, rest, samples)).collect()
 }
@@ -187,12 +187,12 @@ fn rests(sides: &[Of], samples: &Samples<'_>) -> Vec<String> {
 /// Values by repetition: the least and the most that each can be in truth.
 type Values = Vec<(u32, [f64; 2])>;
 
-fn judge_one(test: &Test, sides: &[Of], rest: &str, samples: &Samples<'_>) -> (Outcome, usize) {
+fn judge_one(test: &Test, sides: &[Of], rest: &str, samples: &Samples<'_>) -> (TestResult, usize) {
     let mut values: Vec<Values> = Vec::new();
     for side in sides {
         match side.values(rest, samples) {
             Ok(found) => values.push(found),
-            Err(gap) => return (Outcome::Open(gap.into()), 0),
+            Err(gap) => return (TestResult::Open(gap.into()), 0),
         }
     }
     let found = match (&test.what, values.as_slice()) {
@@ -218,24 +218,24 @@ fn paired<'v>(first: &'v Values, second: &'v Values) -> impl Iterator<Item = ([f
     })
 }
 
-fn every_run(values: &Values, [low, high]: [f64; 2]) -> Outcome {
+fn every_run(values: &Values, [low, high]: [f64; 2]) -> TestResult {
     let count = |is_so: &dyn Fn(&[f64; 2]) -> bool| values.iter().filter(|(_, bounds)| is_so(bounds)).count();
     let shown = count(&|[least, most]| *least >= low && *most <= high);
     let broken = count(&|[least, most]| *most < low || *least > high);
     let hidden = values.iter().map(|(_, bounds)| bounds).find(|[least, most]| least != most);
     match (values.len(), hidden) {
-        (all, _) if broken == all => Outcome::Fails,
-        (all, _) if shown == all => Outcome::Holds,
-        (_, Some([least, most])) => Outcome::Open(Verdict::CannotTest(hidden_between(*least, Some(*most)))),
-        (all, _) => Outcome::Open(Verdict::Undecided(Why::RunsContradict(format!("{shown} of {all} show it")))),
+        (all, _) if broken == all => TestResult::Fails,
+        (all, _) if shown == all => TestResult::Holds,
+        (_, Some([least, most])) => TestResult::Open(Verdict::CannotTest(hidden_between(*least, Some(*most)))),
+        (all, _) => TestResult::Open(Verdict::Undecided(Why::RunsContradict(format!("{shown} of {all} show it")))),
     }
 }
 
-fn some_run(values: &Values, [low, high]: [f64; 2]) -> Outcome {
+fn some_run(values: &Values, [low, high]: [f64; 2]) -> TestResult {
     match values.iter().any(|(_, [least, most])| *least >= low && *most <= high) {
-        true => Outcome::Holds,
-        false if values.len() >= LEAST => Outcome::Fails,
-        false => Outcome::Open(Verdict::Undecided(Why::TooFew(format!("none of {} shows it", values.len())))),
+        true => TestResult::Holds,
+        false if values.len() >= LEAST => TestResult::Fails,
+        false => TestResult::Open(Verdict::Undecided(Why::TooFew(format!("none of {} shows it", values.len())))),
     }
 }
 
@@ -287,7 +287,7 @@ impl Of {
     }
 }
 
-/// How far apart is told apart.
+/// The smallest difference that counts.
 #[derive(Clone, Copy)]
 enum Measure {
     /// By the interval alone.
@@ -328,19 +328,19 @@ impl Bounds {
     }
 
     /// It fails where it lies outside even with all that may be hidden, and holds where it lies inside even so.
-    fn beside(&self, [low, high]: [f64; 2]) -> Outcome {
+    fn beside(&self, [low, high]: [f64; 2]) -> TestResult {
         if self.runs < LEAST {
             let says = format!("{} of the {LEAST} that a verdict needs", self.runs);
-            return Outcome::Open(Verdict::Undecided(Why::TooFew(says)));
+            return TestResult::Open(Verdict::Undecided(Why::TooFew(says)));
         }
         let (least, most) = (self.least.as_deref(), self.most.as_deref());
         let is_outside = self.is_outside(most, Edge::Low(low)) || self.is_outside(least, Edge::High(high));
         let is_inside = self.is_inside(least, Edge::Low(low)) && self.is_inside(most, Edge::High(high));
         match (is_outside, is_inside) {
-            (true, _) => Outcome::Fails,
-            (_, true) => Outcome::Holds,
-            _ if self.is_hidden => Outcome::Open(Verdict::CannotTest(self.hidden())),
-            _ => Outcome::Open(Verdict::Undecided(self.between([low, high]))),
+            (true, _) => TestResult::Fails,
+            (_, true) => TestResult::Holds,
+            _ if self.is_hidden => TestResult::Open(Verdict::CannotTest(self.hidden())),
+            _ => TestResult::Open(Verdict::Undecided(self.between([low, high]))),
         }
     }
 
@@ -656,7 +656,7 @@ mod tests {
 
     #[test]
     fn the_best_of_several_is_chosen_by_the_other_repetitions() {
-        // Each is fast in turn; who looks at the same repetition would find 0.5 in all of them.
+        // Each is fast in turn; pairing by repetition would give 0.5 in all of them.
         let lucky =
             [lasting("a", &[500, 1000, 500, 1000, 500, 1000]), lasting("c", &[1000, 500, 1000, 500, 1000, 500])];
         let really = [lasting("a", &[500; 6]), lasting("c", &[1000; 6])];

@@ -43,7 +43,7 @@ pub enum Figure {
     KswapdShare,
     /// Processor time of kswapd, as a share of the visit's time.
     KswapdBusy,
-    /// Devices under the files, where a record tells: files that were made lie in one directory, on one device.
+    /// Devices under the files, where a record names them: files that we made lie in one directory, on one device.
     Devices,
     /// Bytes of data for each byte of the memory limit.
     DataOverMemory,

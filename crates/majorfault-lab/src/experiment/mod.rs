@@ -25,7 +25,7 @@ use majorfault::{Bytes, Error, Result};
 pub use claim::{Cells, Claim, Of, Test, What};
 pub use figure::Figure;
 pub use samples::{Found, Runs, Samples, Shown, is_refused, reasons};
-pub use sessions::{Agreement, Session, sessions};
+pub use sessions::{Agreement, SessionRecords, sessions};
 pub use setting::{Scale, Setting, Store, clean_stale};
 pub use verdict::{Verdict, Why};
 
@@ -83,7 +83,7 @@ pub struct Row {
     /// Its id: `S2.collapse`. Those that end in a star are our own controls and additions.
     pub id: &'static str,
     /// Whose it is.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// In one sentence, with the threshold by which it is judged.
     pub says: &'static str,
     /// The published figure.
@@ -96,7 +96,7 @@ pub struct Row {
 
 /// Whose a row is; counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum RowKind {
     /// A source's claim or figure.
     Published,
     /// Our own control or addition, with a threshold that we chose.
@@ -114,7 +114,7 @@ pub enum Condition {
     Memory,
 }
 
-/// Says what stands beside a verdict.
+/// Writes the notes to a verdict.
 pub type Show = fn(&Samples<'_>) -> Found<Shown>;
 
 /// How a row is judged.
@@ -125,7 +125,7 @@ pub enum Judge {
     Measured(Show),
     /// It is a system rather than a claim, and this command is it; with a figure of it, where there is one.
     Built(&'static str, Option<Show>),
-    /// What would test it is not built.
+    /// The means to test it are not built.
     NotBuilt(&'static str),
 }
 
@@ -154,16 +154,16 @@ pub struct Entry {
     pub sessions: Vec<(String, Judged)>,
 }
 
-impl Kind {
+impl RowKind {
     /// Every kind, in the order they are shown.
-    pub const ALL: [Kind; 3] = [Kind::Published, Kind::Control, Kind::OurOwn];
+    pub const ALL: [RowKind; 3] = [RowKind::Published, RowKind::Control, RowKind::OurOwn];
 
     /// In the words of the ledger.
     pub fn words(self) -> &'static str {
         match self {
-            Kind::Published => "published claims",
-            Kind::Control => "our own controls",
-            Kind::OurOwn => "facts about us",
+            RowKind::Published => "published claims",
+            RowKind::Control => "our own controls",
+            RowKind::OurOwn => "facts about us",
         }
     }
 }
@@ -248,8 +248,8 @@ pub fn ledger(records: &[Record], wanted: &[String]) -> Vec<Entry> {
     entries
 }
 
-fn entry(experiment: &'static Experiment, row: &'static Row, sessions: &[Session<'_>]) -> Entry {
-    let judged = |session: &Session<'_>| {
+fn entry(experiment: &'static Experiment, row: &'static Row, sessions: &[SessionRecords<'_>]) -> Entry {
+    let judged = |session: &SessionRecords<'_>| {
         let samples = Samples::of(experiment.id, &session.records);
         (!samples.is_empty()).then(|| (session.name.to_owned(), row.judge.by(&samples)))
     };
@@ -296,7 +296,7 @@ pub fn chosen(wanted: &[String]) -> Result<Vec<&'static Experiment>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{By, Cell, Finding, Gate, Machine};
+    use crate::record::{Cause, Cell, Gate, GateFinding, Machine};
     use crate::report::synthetic::Run;
     use std::collections::BTreeSet;
 
@@ -394,9 +394,9 @@ mod tests {
         records.push(run("A", "mmap", 7, 1).spoiled("600 MiB were cached").record());
         let noted = Gate {
             name: "busy machine".to_owned(),
-            finding: Finding::Noted,
+            finding: GateFinding::Noted,
             says: "30 %".to_owned(),
-            by: By::Others,
+            by: Cause::Others,
             remedy: String::new(),
         };
         records[0].gates.push(noted);
@@ -460,14 +460,14 @@ mod tests {
 
     #[test]
     fn kinds_are_told_apart() {
-        let of = |kind: Kind| -> Vec<&str> {
+        let of = |kind: RowKind| -> Vec<&str> {
             let rows = ALL.iter().flat_map(|it| it.rows).filter(|row| row.kind == kind);
             rows.filter(|row| matches!(row.judge, Judge::Claim(..))).map(|row| row.id).collect()
         };
 
-        assert_eq!(of(Kind::OurOwn), ["S1.hint", "S1.silent", "S4.big"]);
-        assert!(of(Kind::Published).iter().all(|id| !id.ends_with('*')));
-        assert!(of(Kind::Control).iter().all(|id| id.ends_with('*') || ["S4.userpolicy", "S4.dimmap"].contains(id)));
+        assert_eq!(of(RowKind::OurOwn), ["S1.hint", "S1.silent", "S4.big"]);
+        assert!(of(RowKind::Published).iter().all(|id| !id.ends_with('*')));
+        assert!(of(RowKind::Control).iter().all(|id| id.ends_with('*') || ["S4.userpolicy", "S4.dimmap"].contains(id)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::claim::{Claim, Test, count, from, of, up_to};
 use super::figure::SHOOTDOWNS;
 use super::samples::{Found, Samples, Shown, digits, milliseconds, plain, times};
-use super::{Condition, Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Condition, Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use majorfault::{Bytes, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -61,7 +61,7 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
 const ROWS: &[Row] = &[
     Row {
         id: "S0.data",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "a program makes data files of UUIDs at different offsets",
         published: "50 000 files",
         rests_on: &[],
@@ -69,7 +69,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.mmap",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "12 threads map each file, read 100 values, unmap",
         published: "835 ms",
         rests_on: &[],
@@ -77,7 +77,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.pool",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "12 threads read each file into a buffer and 100 values from it",
         published: "657 ms",
         rests_on: &[],
@@ -85,7 +85,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.faster",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "reading into buffers is faster than mapping",
         published: "1.27 x",
         rests_on: &[],
@@ -99,7 +99,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.tlb",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "mapping causes at least ten times the TLB shootdowns",
         published: "321 785 against 779",
         rests_on: &[Condition::Shootdowns],
@@ -110,7 +110,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.cause*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "the shootdowns are why it is slower: without them mapping takes at most 1.05 times as long",
         published: "implied",
         rests_on: &[Condition::Shootdowns],
@@ -119,7 +119,7 @@ const ROWS: &[Row] = &[
                 // One for each twenty files of the smallest scale.
                 needs: &[(
                     Test::every_run(of("mmap, 1 thread", SHOT), up_to(100.0)),
-                    "one thread alone caused shootdowns, too: there is nothing without them to compare",
+                    "a single thread caused shootdowns as well, so there is no case without them to compare with",
                 )],
                 tests: &[Test::ratio(
                     of("mmap, 1 thread", Figure::Seconds),
@@ -132,7 +132,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.split*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "where the time of mapping goes",
         published: "–",
         rests_on: &[],
@@ -140,7 +140,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.deferred*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "unmapping later, all at once, causes at most half of the shootdowns",
         published: "–",
         rests_on: &[Condition::Shootdowns],
@@ -154,7 +154,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.vectored*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "dropping many pages in one call needs at most a tenth of the shootdowns of a call each",
         published: "–",
         rests_on: &[Condition::Shootdowns],
@@ -172,7 +172,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S0.rule",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "a tool watches the TLB row of a running program",
         published: "none exists",
         rests_on: &[],

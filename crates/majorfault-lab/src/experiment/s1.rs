@@ -2,14 +2,14 @@
 
 use super::claim::{Claim, Test, from, of, up_to};
 use super::samples::{Found, Samples, Shown, digits, times};
-use super::{Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use majorfault::{Bytes, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "S1",
     title: "An unaligned mapping is silently slow",
     source: "PMDK note on 2 MiB-aligned mappings of persistent memory: 10 GB written",
-    question: "What does it cost when the address of a mapping does not fit huge pages, and does anybody tell?",
+    question: "What does a mapping cost whose address does not suit huge pages, and is that reported?",
     room: |scale| Bytes(size(scale).0 * 5 / 4),
     memory: |scale| Bytes(size(scale).0 * 5 / 4),
     repetitions: |scale| scale.of(2, 6, 6),
@@ -50,7 +50,7 @@ const BOTH: &str = "tmpfs-huge write skew=both";
 const ROWS: &[Row] = &[
     Row {
         id: "S1.faults",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "written through a misaligned mapping, a file takes at least ten times the page faults",
         published: "81 x (1 324 482 against 16 319)",
         rests_on: &[],
@@ -64,7 +64,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.time",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "and more time",
         published: "1.24 x the cycles",
         rests_on: &[],
@@ -78,7 +78,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.cache",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "and more cache references",
         published: "4.5 x, misses 6.8 x",
         rests_on: &[],
@@ -89,7 +89,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.hint",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "an address asked for that is occupied, or too near the end of user space for the length, is silently not \
                granted; the same address can be had for a tenth of the length",
         published: "200 GB at 0x7ff700000000 falls back, 20 GB does not",
@@ -109,7 +109,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.silent",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "our own mappings verify what they got",
         published: "none exists",
         rests_on: &[],
@@ -126,7 +126,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.offset*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "what counts is address against offset: both off by the same 4 KiB cost only the small pages at both ends, at \
                most 1024 faults more",
         published: "–",
@@ -142,8 +142,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.read*",
-        kind: Kind::Control,
-        says: "read through a misaligned mapping, too, a file takes at least ten times the page faults",
+        kind: RowKind::Control,
+        says: "a file that is read through a misaligned mapping also takes at least ten times the page faults",
         published: "–",
         rests_on: &[],
         judge: Judge::Claim(
@@ -160,8 +160,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.disk*",
-        kind: Kind::Control,
-        says: "on the disk's file system, too, a misaligned mapping faults at least 1.05 times as often (reading, cached)",
+        kind: RowKind::Control,
+        says: "on the disk's file system a misaligned mapping also faults at least 1.05 times as often (reading, cached)",
         published: "–",
         rests_on: &[],
         judge: Judge::Claim(
@@ -178,7 +178,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.hugetlb*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "the kernel's pool of huge pages takes at most 1.1 times the faults of an aligned tmpfs",
         published: "–",
         rests_on: &[],
@@ -192,7 +192,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S1.pmem*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "the same on persistent memory",
         published: "as above",
         rests_on: &[],

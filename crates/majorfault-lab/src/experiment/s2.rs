@@ -4,7 +4,7 @@ use super::claim::{Claim, Test, count, from, of, up_to};
 use super::figure::SHOOTDOWNS;
 use super::samples::{Found, Samples, Shown, digits, plain, times};
 use super::setting::method;
-use super::{Condition, Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Condition, Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use crate::trial::{CacheState, Choice, Data, Trial};
 use majorfault::{Bytes, Result};
 
@@ -29,7 +29,7 @@ fn size(scale: Scale) -> Bytes {
     scale.of(Bytes::mib(256), Bytes::gib(1), Bytes::gib(40))
 }
 
-/// What is told to be needed: 256 MiB at most, as in the published case.
+/// Bytes announced by MADV_WILLNEED: 256 MiB at most, as in the published case.
 fn told_size(scale: Scale) -> Bytes {
     scale.of(Bytes::mib(64), Bytes::mib(256), Bytes::mib(256))
 }
@@ -130,7 +130,7 @@ const fn rate(first: &'static str, second: &'static str, range: [f64; 2]) -> Tes
 const ROWS: &[Row] = &[
     Row {
         id: "S2.random",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "random reads by fio with O_DIRECT are flat: below half of their usual rate for at most a tenth of the time",
         published: "~900 000 reads/s, 100 threads",
         rests_on: &[],
@@ -141,7 +141,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.collapse",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "mmap with MADV_RANDOM collapses once the page cache is full (half a second at a fifth of its level or less), \
                and stays at three quarters of it or less",
         published: "near 0 for 5 s, then about half",
@@ -159,7 +159,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.hints*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "the other hints are worse than MADV_RANDOM for random reads",
         published: "in the figure",
         rests_on: &[],
@@ -176,7 +176,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.tlb",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "TLB shootdowns rise with eviction, at least twofold",
         published: "rises",
         rests_on: &[Condition::Shootdowns, Condition::Memory],
@@ -194,7 +194,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.kswapd",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "eviction by one kswapd thread is bound by its processor: it is busy for at least nine tenths of the time",
         published: "one thread at 100 %",
         rests_on: &[Condition::Memory],
@@ -212,7 +212,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.seq1",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "scanning one device, MADV_NORMAL and MADV_SEQUENTIAL beat MADV_RANDOM, and fio beats all three",
         published: "fio 7 GB/s; mmap falls off at 17 s",
         rests_on: &[],
@@ -232,7 +232,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.seq10",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "over several striped devices fio scans at least twice as fast as over one, and mmap at most 1.5 times",
         published: "ten devices: ~20 x between them",
         rests_on: &[],
@@ -253,7 +253,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.range",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "mmap is 2 to 20 times slower than fio once eviction starts (random reads, the best hint)",
         published: "2–20 x",
         rests_on: &[Condition::Memory],
@@ -264,7 +264,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.advice",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "when to use mmap, and when not",
         published: "a list",
         rests_on: &[],
@@ -272,7 +272,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.devices",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "several devices or files striped into one address range",
         published: "10 SSDs",
         rests_on: &[],
@@ -280,7 +280,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.recency*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "a hot set mapped with MADV_RANDOM is evicted by a stream that would spare it without the hint (since 6.3): at \
                least ten times the major faults",
         published: "bbolt: 0.9 s to 20 s",
@@ -292,8 +292,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.willneed*",
-        kind: Kind::Control,
-        says: "MADV_WILLNEED reads at most nine tenths of what it is told",
+        kind: RowKind::Control,
+        says: "MADV_WILLNEED reads at most nine tenths of the range it is given",
         published: "8 of 256 MiB",
         rests_on: &[],
         judge: Judge::Claim(
@@ -306,7 +306,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.populate*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "populating after MADV_RANDOM reads page by page, and takes at least twice as long",
         published: "–",
         rests_on: &[],
@@ -324,7 +324,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S2.flood*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "read-ahead floods a small memory: plain mmap reads at least ten times what random accesses want",
         published: "–",
         rests_on: &[Condition::Memory],
@@ -342,7 +342,7 @@ const RESIDENT: Figure = Figure::Own("resident_bytes");
 const TOLD: Figure = Figure::Own("asked_bytes");
 
 fn flat(samples: &Samples<'_>) -> Found<Shown> {
-    // fio tells no timeline; the device under it does.
+    // fio reports no timeline; the device below it has one.
     let slow = samples.figure("random fio", Figure::BelowHalf)?;
     let reads = samples.figure("random fio", Figure::PerSecond)?;
     let ours = format!("{} reads/s; {} % of the time below half of that", plain(&reads), digits(100.0 * slow.median));

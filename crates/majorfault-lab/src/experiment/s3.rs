@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, Test, least, of, up_to};
 use super::samples::{Found, Gap, Samples, Shown, digits, milliseconds, times};
-use super::{Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use crate::procedure::prefault::How;
 use majorfault::params::Value;
 use majorfault::{Bytes, Result};
@@ -82,7 +82,7 @@ macro_rules! method {
     ($id:literal, $says:literal, $published:literal, $how:literal) => {
         Row {
             id: $id,
-            kind: Kind::Published,
+            kind: RowKind::Published,
             says: $says,
             published: $published,
             rests_on: &[],
@@ -112,7 +112,7 @@ const ROWS: &[Row] = &[
     method!("S3.01", "plain mmap", "129.8 ms, 174.1", "01-plain"),
     Row {
         id: "S3.prefault",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "after any prefault, writing takes at most 0.6 of plain mmap's time",
         published: "0.37",
         rests_on: &[],
@@ -134,7 +134,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S3.fallocate",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "fallocate alone saves about a fifth: writing takes 0.65 to 0.95 of plain mmap's time",
         published: "0.82",
         rests_on: &[],
@@ -145,7 +145,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S3.hints",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "hints alone do next to nothing: writing takes 0.9 to 1.1 of plain mmap's time",
         published: "0.98–0.99",
         rests_on: &[],
@@ -159,7 +159,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S3.numa",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "the other node costs",
         published: "1.3 x",
         rests_on: &[],
@@ -169,7 +169,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S3.total*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "with the preparation counted, the best prefaulting is still faster than plain mmap",
         published: "left out",
         rests_on: &[],
@@ -183,7 +183,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S3.modern*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "the best way of today is faster in total than the best of the eleven",
         published: "–",
         rests_on: &[],
@@ -197,8 +197,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S3.disk*",
-        kind: Kind::Control,
-        says: "on the disk's file system, too, the writing loop takes at most 0.8 of plain mmap's time after MAP_POPULATE",
+        kind: RowKind::Control,
+        says: "on the disk's file system the writing loop also takes at most 0.8 of plain mmap's time after MAP_POPULATE",
         published: "–",
         rests_on: &[],
         judge: Judge::Claim(

@@ -3,7 +3,7 @@
 use super::claim::{Claim, Test, from, of};
 use super::samples::{Found, Samples, Shown, digits, milliseconds, plain, times};
 use super::setting::method;
-use super::{Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use crate::trial::{Choice, Data, Limits, Trial};
 use majorfault::{Bytes, Result};
 
@@ -98,7 +98,7 @@ const QUEUE: &str = "column by rows, uring:depth=64";
 const ROWS: &[Row] = &[
     Row {
         id: "S4.column",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "a column of a row-oriented file read through mmap",
         published: "a program, no figures",
         rests_on: &[],
@@ -106,7 +106,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.userpolicy",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "data-access strategies at application level make a column at least three times as fast through mmap",
         published: "future work",
         rests_on: &[],
@@ -120,7 +120,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.columnwaste*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "through plain mmap a column of a row-oriented file reads at least ten times the pages it needs",
         published: "–",
         rests_on: &[],
@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.columnbest*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "a queue of explicit reads gets a column at least twice as fast as mmap",
         published: "–",
         rests_on: &[],
@@ -145,7 +145,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.layout*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "stored by columns, a column is at least ten times faster through mmap",
         published: "–",
         rests_on: &[],
@@ -163,7 +163,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.row*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "stored by columns, one row is slower than stored by rows",
         published: "–",
         rests_on: &[],

@@ -3,7 +3,7 @@
 use super::claim::{Claim, Test, from, of};
 use super::samples::{Found, Samples, Shown, digits, times};
 use super::setting::method;
-use super::{Condition, Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Condition, Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use crate::trial::{Limits, Trial};
 use majorfault::{Bytes, Result};
 
@@ -57,7 +57,7 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
 
 const ROWS: &[Row] = &[Row {
     id: "S4.dimmap",
-    kind: Kind::Control,
+    kind: RowKind::Control,
     says: "a page buffer under the user's control for mapped data (DI-MMAP, UMap) reads at random beyond memory at least \
            as fast as mmap",
     published: "cited",

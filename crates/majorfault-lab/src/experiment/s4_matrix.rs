@@ -3,7 +3,7 @@
 use super::claim::{Claim, Test, from, of};
 use super::samples::{Found, Gap, Samples, Shown, digits};
 use super::setting::method;
-use super::{Condition, Experiment, Figure, Judge, Kind, Planned, Row, Scale, Setting};
+use super::{Condition, Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
 use crate::trial::{CacheState, Choice, Direction, Limits, Trial};
 use majorfault::{Bytes, Result};
 
@@ -77,7 +77,7 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
 const ROWS: &[Row] = &[
     Row {
         id: "S4.matrix",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "all cells of mode, test, size, cache and order, every byte processed",
         published: "tables 4.2 and 4.3",
         rests_on: &[],
@@ -85,7 +85,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.mmapwins",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "mmap is faster in every read cell",
         published: "1.17–4.4 x",
         rests_on: &[],
@@ -103,7 +103,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.writes*",
-        kind: Kind::Control,
+        kind: RowKind::Control,
         says: "mmap is faster in every write cell",
         published: "mixed",
         rests_on: &[],
@@ -121,8 +121,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.big",
-        kind: Kind::OurOwn,
-        says: "files larger than memory work, too: twice the limit and more is read whole, every byte right",
+        kind: RowKind::OurOwn,
+        says: "files larger than memory work as well: twice the limit and more is read completely, every byte right",
         published: "not shown",
         rests_on: &[Condition::Memory],
         judge: Judge::Claim(

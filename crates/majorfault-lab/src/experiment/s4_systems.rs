@@ -1,6 +1,6 @@
 //! S4: what the thesis built or left as future work that needs more than trials: a launcher, a patched kernel, policies.
 
-use super::{Experiment, Judge, Kind, Planned, Row, Setting};
+use super::{Experiment, Judge, Planned, Row, RowKind, Setting};
 use majorfault::{Bytes, Result};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -27,7 +27,7 @@ const LAUNCHER: Judge = Judge::NotBuilt("needs the launcher, which is not built 
 const ROWS: &[Row] = &[
     Row {
         id: "S4.bwaindex",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "bwa index on memory-mapped files: same output, a little faster when memory is enough",
         published: "1.04–1.10 x",
         rests_on: &[],
@@ -35,7 +35,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.bwabig",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "the human genome is indexed on an 8 GB machine that could not do it before",
         published: "3 000 s",
         rests_on: &[],
@@ -43,7 +43,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.bwamem",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "bwa mem with its index mapped instead of loaded",
         published: "works",
         rests_on: &[],
@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.bwamem2",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "the same for bwa-mem2",
         published: "given up",
         rests_on: &[],
@@ -59,7 +59,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.readahead",
-        kind: Kind::Published,
+        kind: RowKind::Published,
         says: "a kernel read-ahead policy prefetches a strided read; other programs are unchanged",
         published: "designed, never built",
         rests_on: &[],
@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[
     },
     Row {
         id: "S4.kernels",
-        kind: Kind::OurOwn,
+        kind: RowKind::OurOwn,
         says: "the same tests on an up-to-date kernel and on other devices",
         published: "future work",
         rests_on: &[],

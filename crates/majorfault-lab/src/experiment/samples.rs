@@ -2,7 +2,7 @@
 
 use super::figure::Figure;
 use super::verdict::{Verdict, Why};
-use crate::record::{Finding, Outcome, Record};
+use crate::record::{GateFinding, Outcome, Record};
 use crate::stats::{self, Estimate, WANTED};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub enum Gap {
 /// What was found, or why nothing was.
 pub type Found<T> = std::result::Result<T, Gap>;
 
-/// What stands beside a verdict.
+/// Notes to a verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// Our figure, with its interval.
@@ -145,7 +145,7 @@ impl<'a> Samples<'a> {
             self.valid(cell).flat_map(|record| &record.missing).map(missing_words).collect();
         let missing = missing.into_iter().collect::<Vec<_>>().join("; ");
         let beside = if missing.is_empty() { missing } else { format!("; not here: {missing}") };
-        Gap::Cannot(format!("\"{cell}\" did not tell \"{}\"{beside}", figure.name()))
+        Gap::Cannot(format!("\"{cell}\" has no figure \"{}\"{beside}", figure.name()))
     }
 
     /// The figure of a cell: median with interval.
@@ -193,7 +193,7 @@ impl<'a> Samples<'a> {
             asked.iter().filter_map(|cell| self.cells.get(cell.as_str())).flatten().copied().collect();
         let valid = records.iter().filter(|record| record.is_valid());
         let noted = |record: &Record| -> Vec<String> {
-            let gates = record.gates.iter().filter(|gate| gate.finding == Finding::Noted);
+            let gates = record.gates.iter().filter(|gate| gate.finding == GateFinding::Noted);
             gates.map(|gate| gate.name.clone()).collect()
         };
         Runs {
@@ -216,7 +216,7 @@ pub fn is_refused(record: &Record) -> bool {
 pub fn reasons(records: &[&Record]) -> Vec<String> {
     let mut found: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for record in records.iter().filter(|record| is_refused(record)) {
-        let gate = record.gates.iter().find(|gate| gate.finding == Finding::Spoiled);
+        let gate = record.gates.iter().find(|gate| gate.finding == GateFinding::Spoiled);
         let (name, says) = match (&record.outcome, gate) {
             (Outcome::Failed(why), _) => ("failed", why.as_str()),
             (Outcome::Interrupted, _) => ("interrupted", "by the user"),

@@ -6,7 +6,7 @@ use crate::record::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The records of one session that belong to an experiment.
-pub struct Session<'a> {
+pub struct SessionRecords<'a> {
     /// Its name in the records.
     pub name: &'a str,
     /// In the order they were made.
@@ -16,15 +16,15 @@ pub struct Session<'a> {
 /// How many sessions gave the most frequent verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
-    /// So many,
+    /// Sessions that agree.
     pub agree: usize,
-    /// of so many that ran the row's experiment.
+    /// Sessions that ran the row's experiment.
     pub of: usize,
 }
 
 /// The sessions of `records`, in the order of their first record. Records of no experiment are left out.
-pub fn sessions(records: &[Record]) -> Vec<Session<'_>> {
-    let mut found: Vec<Session<'_>> = Vec::new();
+pub fn sessions(records: &[Record]) -> Vec<SessionRecords<'_>> {
+    let mut found: Vec<SessionRecords<'_>> = Vec::new();
     let mut seen = BTreeSet::new();
     // A file that is named twice does not double the runs.
     for record in records {
@@ -34,7 +34,7 @@ pub fn sessions(records: &[Record]) -> Vec<Session<'_>> {
         }
         match found.iter_mut().find(|session| session.name == record.session) {
             Some(session) => session.records.push(record),
-            None => found.push(Session { name: &record.session, records: vec![record] }),
+            None => found.push(SessionRecords { name: &record.session, records: vec![record] }),
         }
     }
     found

@@ -11,7 +11,7 @@ pub enum Verdict {
     Undecided(Why),
     /// It cannot be tested here, for this reason.
     CannotTest(String),
-    /// What would test it is not built, for this reason.
+    /// The means to test it are not built, for this reason.
     NotBuilt(String),
     /// It is a figure rather than a claim: ours stands beside it.
     Measured,

@@ -1,7 +1,7 @@
 //! Places a trial runs in: a child process as is, or one in a cgroup with a memory limit of its own.
 //!
 //! A limited place is a cgroup below ours (version 1), or below the nearest group that hands the memory controller down
-//! (version 2). Its name tells who made it, so that the next start can remove what a killed one left behind.
+//! (version 2). Its name says which process made it, so that the next start can remove what a killed one left.
 
 pub mod child;
 pub mod guest;
@@ -150,7 +150,7 @@ fn missing(reason: &str, hierarchy: Option<&Hierarchy>) -> Missing {
     Missing::new("a memory limit", reason, remedy)
 }
 
-/// Name of a new group: who makes it, so that nobody removes it while they live.
+/// Name of a new group: it names its maker, so that it is not removed while that process lives.
 pub fn own_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();

@@ -64,12 +64,12 @@ type Boundary<'a> = &'a mut dyn FnMut(&str, Nanos, Nanos);
 pub struct Stage<'a> {
     dir: PathBuf,
     boundary: Boundary<'a>,
-    told: Told,
+    told: ProcedureReport,
 }
 
-/// What a procedure brings home, beside its phases.
+/// What a procedure returns, apart from its phases.
 #[derive(Default)]
-pub struct Told {
+pub struct ProcedureReport {
     /// What it counted itself; the unit ends the name.
     pub figures: BTreeMap<String, u64>,
     /// What did not happen as asked.
@@ -81,7 +81,7 @@ pub struct Told {
 impl<'a> Stage<'a> {
     /// A stage with its files below `dir` that tells each phase to `boundary`.
     pub fn new(dir: PathBuf, boundary: Boundary<'a>) -> Stage<'a> {
-        Stage { dir, boundary, told: Told::default() }
+        Stage { dir, boundary, told: ProcedureReport::default() }
     }
 
     /// The directory, or the file, that the experiment made for it.
@@ -115,7 +115,7 @@ impl<'a> Stage<'a> {
     }
 
     /// What was kept.
-    pub fn told(self) -> Told {
+    pub fn told(self) -> ProcedureReport {
         self.told
     }
 }
@@ -130,7 +130,7 @@ fn unnamed_in(dir: &Path) -> Result<std::fs::File> {
     })
 }
 
-/// A thread of this process that does nothing but run, so that flushes have somebody to interrupt; ends on drop.
+/// A thread of this process that only spins, so that TLB flushes have a processor to interrupt; ends on drop.
 struct Company {
     end: std::sync::Arc<std::sync::atomic::AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -164,7 +164,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Runs a procedure here, on small parameters; its phases' names.
-    pub fn run(name: &str, given: &str, dir: &Path) -> Result<(Vec<String>, Told)> {
+    pub fn run(name: &str, given: &str, dir: &Path) -> Result<(Vec<String>, ProcedureReport)> {
         let mut phases = Vec::new();
         let mut boundary = |name: &str, _: Nanos, _: Nanos| phases.push(name.to_owned());
         let mut stage = Stage::new(dir.to_owned(), &mut boundary);

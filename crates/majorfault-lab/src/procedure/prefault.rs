@@ -1,14 +1,11 @@
 //! A fresh file, prepared in one of many ways, then written through a mapping in small blocks (SOURCES S3).
 
-use super::memory_file::{self, Place};
+use super::memory_file::{self, Backing, MemoryFile, OwnMap};
 use super::{Procedure, Stage};
 use majorfault::params::{Given, Params, Value};
 use majorfault::sys::advice::{Advice, madvise};
-use majorfault::sys::fault::Guarded;
 use majorfault::sys::map::{Access, HUGE_PAGE, MapOptions, Mapping, Placement};
 use majorfault::{Bytes, Error, Result};
-use rustix::fs::{FallocateFlags, fallocate};
-use std::fs::File;
 
 pub(super) const PROCEDURE: Procedure = Procedure {
     name: "prefault",
@@ -60,7 +57,7 @@ majorfault::params! {
         /// How the file is prepared.
         how: How = How::Plain,
         /// Where it lies.
-        place: Place = Place::Tmpfs,
+        place: Backing = Backing::Tmpfs,
         /// Its bytes; 256 MiB as published.
         size: Bytes = Bytes::mib(256),
     }
@@ -76,38 +73,34 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         return Err(Error::Invalid("size must be a multiple of 2m".to_owned()));
     }
     let file = memory_file::make(params.place, stage.dir())?;
-    file.set_len(size as u64).map_err(|error| Error::io("size the file", "ftruncate", error))?;
-    let mut map = stage.phase("prepare", || prepare(&file, size, params.how))?;
+    file.set_len(size)?;
+    let mut map = stage.phase("prepare", || prepare(file, size, params.how))?;
     stage.phase("visit", || {
         for at in (0..size).step_by(BLOCK) {
-            map.fill(at, BLOCK, at as u8 | 1);
+            map.bytes_mut(at, BLOCK).fill(at as u8 | 1);
         }
         Ok(())
     })?;
-    let wrong = (0..size).step_by(BLOCK).find(|at| map.view(*at, BLOCK).to_vec() != [*at as u8 | 1; BLOCK]);
-    if let Some(at) = wrong.or(map.guard().gone()) {
+    let wrong = (0..size).step_by(BLOCK).find(|at| map.bytes(*at, BLOCK) != [*at as u8 | 1; BLOCK]);
+    if let Some(at) = wrong.or(map.gone()) {
         let how = params.how.text();
         return Err(Error::Invalid(format!("after {how} the byte at {at} is not what was written; is there room?")));
     }
     stage.accessed((size / BLOCK) as u64, size as u64);
-    stage.phase("close", || {
-        drop(map);
-        Ok(())
-    })
+    stage.phase("close", || Ok(map.unmap())).map(drop)
 }
 
-fn prepare(file: &File, size: usize, how: How) -> Result<Guarded> {
+fn prepare(file: MemoryFile, size: usize, how: How) -> Result<OwnMap> {
     use How::*;
     if matches!(how, Fallocate | FallocatePopulate | FallocatePopulateWillneed | FallocateParallel) {
-        fallocate(file, FallocateFlags::empty(), 0, size as u64)
-            .map_err(|error| Error::io(format!("reserve {size} bytes"), "fallocate", error))?;
+        file.reserve(size)?;
     }
     let populate =
         matches!(how, Populate | PopulateWillneed | PopulateSequential | FallocatePopulate | FallocatePopulateWillneed);
     let options = MapOptions { access: Access::Write, placement: Placement::Anywhere, populate };
-    let mut map = Guarded::new(Mapping::new(file, 0, size, &options)?);
+    let mut map = file.map(0, size, &options)?;
     if matches!(how, Touch | TouchWillneed) {
-        (0..size).for_each(|at| map.write(at, &[0]));
+        (0..size).for_each(|at| map.bytes_mut(at, 1).fill(0));
     }
     let whole = |advice| madvise(map.mapping(), 0, size, advice);
     match how {

@@ -64,7 +64,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     })?;
     let pages = (hot / PAGE) as u64;
     let touch = |number: u64| u64::from(map.view((mix(number) % pages) as usize * PAGE, 1).get(0).unwrap_or(0));
-    // Used many times over, so that nobody can doubt that it is hot.
+    // Used many times over, so that it is surely hot.
     let sum = stage.phase("warm", || Ok((0..pages * 20).map(touch).sum::<u64>()))?;
     std::hint::black_box(sum);
     let ended = AtomicBool::new(false);

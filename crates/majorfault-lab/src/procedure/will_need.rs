@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub(super) const PROCEDURE: Procedure = Procedure {
     name: "will-need",
-    summary: "a cold file that the kernel is told will be needed as a whole: how much of it is read",
+    summary: "a cold file announced as a whole by MADV_WILLNEED or posix_fadvise: how much of it the kernel reads",
     needs: &[],
     params: WillNeedParams::declared,
     run,

@@ -1,14 +1,11 @@
 //! One file, written or read through a mapping from front to end (SOURCES S1): placed so that huge pages can be used, or
 //! not.
 
-use super::memory_file::{self, Place};
+use super::memory_file::{self, Backing, OwnMap};
 use super::{Procedure, Stage};
 use majorfault::params::{Given, Params};
-use majorfault::sys::fault::Guarded;
-use majorfault::sys::map::{Access, HUGE_PAGE, MapOptions, Mapping, Placement};
+use majorfault::sys::map::{Access, HUGE_PAGE, MapOptions, Placement};
 use majorfault::{Bytes, Error, Result, observe};
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
 
 pub(super) const PROCEDURE: Procedure = Procedure {
     name: "write-mapped",
@@ -44,7 +41,7 @@ majorfault::params! {
     /// What is mapped, and where to.
     struct WriteMappedParams {
         /// Where the file lies.
-        place: Place = Place::TmpfsHuge,
+        place: Backing = Backing::TmpfsHuge,
         /// What is done with the bytes.
         op: Op = Op::Write,
         /// What is off.
@@ -62,15 +59,15 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     if size == 0 || !size.is_multiple_of(HUGE_PAGE) {
         return Err(Error::Invalid("size must be a multiple of 2m".to_owned()));
     }
-    if matches!(params.place, Place::Tmpfs | Place::TmpfsHuge) {
+    if matches!(params.place, Backing::Tmpfs | Backing::TmpfsHuge) {
         // A hypervisor gives memory when it is first touched, which would be on the clock of whoever comes first.
-        fill(&memory_file::make(params.place, stage.dir())?, size + HUGE_PAGE)?;
+        memory_file::make(params.place, stage.dir())?.fill(size + HUGE_PAGE)?;
     }
     let file = memory_file::make(params.place, stage.dir())?;
     // As long as needed where the offset is off, and a whole huge page more.
-    file.set_len((size + HUGE_PAGE) as u64).map_err(|error| Error::io("size the file", "ftruncate", error))?;
+    file.set_len(size + HUGE_PAGE)?;
     if params.op == Op::Read {
-        fill(&file, size + HUGE_PAGE)?;
+        file.fill(size + HUGE_PAGE)?;
     }
     let (offset, placement) = match params.skew {
         Skew::None => (0, Placement::Congruent),
@@ -79,19 +76,18 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     };
     let mut map = stage.phase("open", || {
         let access = if params.op == Op::Write { Access::Write } else { Access::Read };
-        Ok(Guarded::new(Mapping::new(&file, offset, size, &MapOptions { access, placement, populate: false })?))
+        file.map(offset, size, &MapOptions { access, placement, populate: false })
     })?;
     let sum = stage.phase("visit", || Ok(visit(&mut map, params.op)))?;
     if params.op == Op::Read && sum != (size / PAGE) as u64 {
         return Err(Error::Invalid(format!("read {sum} pages of ones, not {}", size / PAGE)));
     }
-    if let Some(gone) = map.guard().gone() {
-        return Err(Error::Invalid(format!("the page at {gone} could not be had; is there room for the file?")));
+    if let Some(gone) = map.gone() {
+        return Err(Error::Invalid(format!("the page at {gone} could not be allocated; is there room for the file?")));
     }
-    // A file without a name is shown by its inode.
-    let inode = file.metadata().map(|meta| format!("#{}", meta.ino())).unwrap_or_default();
+    let shown = map.shown();
     let wanted =
-        |path: &str| path.contains(&inode) || path.contains("memfd:majorfault") || path.contains("anon_hugepage");
+        |path: &str| path.contains(&shown) || path.contains("memfd:majorfault") || path.contains("anon_hugepage");
     if let Ok(sizes) = observe::mapped_sizes(std::process::id(), wanted) {
         stage.figure("huge_bytes", sizes.huge_bytes());
         stage.figure("resident_bytes", sizes.resident_bytes);
@@ -101,32 +97,15 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Content for reading: each page all ones, by plain writes.
-fn fill(file: &File, length: usize) -> Result<()> {
-    let ones = vec![1; 1 << 20];
-    for at in (0..length).step_by(ones.len()) {
-        let piece = ones.len().min(length - at);
-        file.write_all_at(&ones[..piece], at as u64).map_err(|error| Error::io("fill the file", "pwrite", error))?;
-    }
-    Ok(())
-}
-
 /// Every byte of every page; pages that are all ones are counted.
-fn visit(map: &mut Guarded, op: Op) -> u64 {
+fn visit(map: &mut OwnMap, op: Op) -> u64 {
     let pages = (0..map.mapping().length()).step_by(PAGE);
     match op {
         Op::Write => {
-            pages.for_each(|at| map.write(at, &[1; PAGE]));
+            pages.for_each(|at| map.bytes_mut(at, PAGE).fill(1));
             0
         }
-        Op::Read => {
-            let mut page = [0; PAGE];
-            let is_ones = |at: &usize| {
-                map.view(*at, PAGE).read(0, &mut page);
-                page == [1; PAGE]
-            };
-            pages.filter(is_ones).count() as u64
-        }
+        Op::Read => pages.filter(|at| map.bytes(*at, PAGE).iter().all(|byte| *byte == 1)).count() as u64,
     }
 }
 

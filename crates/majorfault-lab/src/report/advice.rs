@@ -6,7 +6,7 @@
 use super::derive::{self, Formula};
 use super::verdict::Standing;
 use super::{ArmSummary, Group, words};
-use crate::stats::{self, Comparison, Told};
+use crate::stats::{self, PairedRatio, Told};
 use crate::traits::Class;
 use crate::trial::Direction;
 
@@ -27,7 +27,7 @@ const COARSE: f64 = 0.2;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct Suggestion {
     /// What to do.
     pub says: String,
     /// The measured reason.
@@ -35,7 +35,7 @@ pub struct Advice {
 }
 
 /// Every rule, in the order of what is read first.
-const RULES: &[fn(&Group<'_>) -> Option<Advice>] = &[
+const RULES: &[fn(&Group<'_>) -> Option<Suggestion>] = &[
     mmap_is_fine,
     leave_mmap,
     set_the_hint,
@@ -47,7 +47,7 @@ const RULES: &[fn(&Group<'_>) -> Option<Advice>] = &[
 ];
 
 /// What every rule that applies says.
-pub fn of(group: &Group<'_>) -> Vec<Advice> {
+pub fn of(group: &Group<'_>) -> Vec<Suggestion> {
     match group.verdict.standing {
         Standing::Judged => RULES.iter().filter_map(|rule| rule(group)).collect(),
         // Figures without a verdict decide nothing; only how to get one is known.
@@ -57,8 +57,8 @@ pub fn of(group: &Group<'_>) -> Vec<Advice> {
     }
 }
 
-fn advice(says: String, because: String) -> Option<Advice> {
-    Some(Advice { says, because })
+fn advice(says: String, because: String) -> Option<Suggestion> {
+    Some(Suggestion { says, because })
 }
 
 fn is_mmap(arm: &ArmSummary<'_>) -> bool {
@@ -74,12 +74,12 @@ fn best_of<'g, 'a>(group: &'g Group<'a>, is: impl Fn(&ArmSummary<'a>) -> bool) -
 }
 
 /// `first` against `second` where it is not a tie, and by how much.
-fn gain(first: &ArmSummary<'_>, second: &ArmSummary<'_>) -> Option<Comparison> {
+fn gain(first: &ArmSummary<'_>, second: &ArmSummary<'_>) -> Option<PairedRatio> {
     first.against(second).filter(|gain| gain.told() == Told::Apart)
 }
 
 /// `2.31 x [2.20–2.45] the throughput of pread`.
-fn gained(gain: &Comparison, other: &ArmSummary<'_>) -> String {
+fn gained(gain: &PairedRatio, other: &ArmSummary<'_>) -> String {
     format!("{} the throughput of {}", words::factor(&gain.ratio), other.name)
 }
 
@@ -103,7 +103,7 @@ fn fit(group: &Group<'_>) -> Option<String> {
     Some(format!("the range of {size_words} {says} the memory limit of {limit_words}"))
 }
 
-fn mmap_is_fine(group: &Group<'_>) -> Option<Advice> {
+fn mmap_is_fine(group: &Group<'_>) -> Option<Suggestion> {
     let (best, mmap) = (group.best()?, best_of(group, is_mmap)?);
     best_of(group, |arm| !is_mmap(arm))?;
     let share = mmap.against(best)?;
@@ -115,19 +115,19 @@ fn mmap_is_fine(group: &Group<'_>) -> Option<Advice> {
             let lead = mmap.against(other)?;
             let says = match lead.told() {
                 Told::Apart => format!("map the file: {} serves this workload best", mmap.name),
-                _ => format!("map the file if you like its convenience: nothing is faster than {} for sure", mmap.name),
+                _ => format!("map the file if that is convenient: no method is measurably faster than {}", mmap.name),
             };
             advice(says, format!("{}{size}", gained(&lead, other)))
         }
         median if median >= GOOD_ENOUGH => advice(
-            format!("{} is good enough here if you like its convenience", mmap.name),
+            format!("{} is good enough here if mapping is convenient for you", mmap.name),
             format!("it reaches {share_words} of {}{size}", best.name),
         ),
         _ => None,
     }
 }
 
-fn leave_mmap(group: &Group<'_>) -> Option<Advice> {
+fn leave_mmap(group: &Group<'_>) -> Option<Suggestion> {
     let (best, mmap) = (group.best()?, best_of(group, is_mmap)?);
     let lead = gain(best, mmap)?;
     if is_mmap(best) || lead.ratio.median < 1.0 / NOT_GOOD_ENOUGH {
@@ -143,7 +143,7 @@ fn leave_mmap(group: &Group<'_>) -> Option<Advice> {
 }
 
 /// The best hint against none, wherever mmap stands.
-fn set_the_hint(group: &Group<'_>) -> Option<Advice> {
+fn set_the_hint(group: &Group<'_>) -> Option<Suggestion> {
     let plain = best_of(group, is_plain_mmap)?;
     let hinted = best_of(group, is_mmap)?;
     let lead = gain(hinted, plain).filter(|lead| lead.ratio.median >= WORTH)?;
@@ -157,8 +157,8 @@ fn is_plain_mmap(arm: &ArmSummary<'_>) -> bool {
     is_mmap(arm) && matches!(arm.setting("advice"), None | Some("normal")) && !arm.name.contains("populate")
 }
 
-/// Read-ahead that nobody wanted, and the measured ways around it.
-fn stop_read_ahead(group: &Group<'_>) -> Option<Advice> {
+/// Wasted read-ahead, and the measured ways around it.
+fn stop_read_ahead(group: &Group<'_>) -> Option<Suggestion> {
     let read = |arm: &ArmSummary<'_>| arm.median(&derive::READ_AMPLIFICATION);
     let waster = group
         .methods()
@@ -176,7 +176,7 @@ fn stop_read_ahead(group: &Group<'_>) -> Option<Advice> {
     }
     let window = group.machine.read_ahead_kb.map(|kb| format!(", with read_ahead_kb={kb}")).unwrap_or_default();
     advice(
-        format!("keep read-ahead away from this order of accesses: {}", words::list(&frugal)),
+        format!("avoid read-ahead for this order of accesses: {}", words::list(&frugal)),
         format!("{} read {} the bytes asked for from the device{window}", waster.name, words::times(read(waster)?)),
     )
 }
@@ -192,7 +192,7 @@ impl TotalCmp for Option<f64> {
     }
 }
 
-fn deepen_the_queue(group: &Group<'_>) -> Option<Advice> {
+fn deepen_the_queue(group: &Group<'_>) -> Option<Suggestion> {
     let queued =
         best_of(group, |arm| is_explicit(arm) && arm.is_direct() && arm.depth().is_some_and(|depth| depth > 1))?;
     let single = best_of(group, |arm| is_explicit(arm) && arm.is_direct() && arm.depth().is_none())?;
@@ -210,24 +210,24 @@ fn deepen_the_queue(group: &Group<'_>) -> Option<Advice> {
 }
 
 /// Whether the page cache helps explicit I/O here.
-fn bypass_or_keep_the_cache(group: &Group<'_>) -> Option<Advice> {
+fn bypass_or_keep_the_cache(group: &Group<'_>) -> Option<Suggestion> {
     let explicit = |arm: &ArmSummary<'_>, direct: bool| !is_mmap(arm) && arm.is_direct() == direct;
     let (direct, buffered) = (best_of(group, |arm| explicit(arm, true))?, best_of(group, |arm| explicit(arm, false))?);
-    let says = |lead: Comparison, words: &str, one: &ArmSummary<'_>, other: &ArmSummary<'_>| {
+    let says = |lead: PairedRatio, words: &str, one: &ArmSummary<'_>, other: &ArmSummary<'_>| {
         let counted =
             figures(&derive::READ_AMPLIFICATION, "bytes read from the device for each byte asked for", one, other);
         let because = with_figures(gained(&lead, other), &[counted]);
-        (lead.ratio.median >= WORTH).then(|| Advice { says: format!("{words}: {}", one.name), because })
+        (lead.ratio.median >= WORTH).then(|| Suggestion { says: format!("{words}: {}", one.name), because })
     };
     let bypass =
         gain(direct, buffered).and_then(|lead| says(lead, "bypass the page cache (O_DIRECT)", direct, buffered));
     let keep =
-        || gain(buffered, direct).and_then(|lead| says(lead, "let the page cache help explicit I/O", buffered, direct));
+        || gain(buffered, direct).and_then(|lead| says(lead, "keep the page cache for explicit I/O", buffered, direct));
     bypass.or_else(keep)
 }
 
 /// Another method may be better where the slowest accesses matter.
-fn mind_the_tail(group: &Group<'_>) -> Option<Advice> {
+fn mind_the_tail(group: &Group<'_>) -> Option<Suggestion> {
     let tail = |arm: &ArmSummary<'_>| derive::percentile(&arm.latency, 0.99).filter(|ns| *ns > 0);
     let best = group.best()?;
     let calm = group.methods().filter(|arm| tail(arm).is_some()).min_by_key(|arm| tail(arm))?;
@@ -238,7 +238,7 @@ fn mind_the_tail(group: &Group<'_>) -> Option<Advice> {
     let share = calm.against(best)?;
     let at = format!("at {} of its throughput", words::percent(share.ratio.median));
     advice(
-        format!("where single slow accesses matter more than throughput, {} {at}", calm.name),
+        format!("use {} where the slowest accesses matter more than throughput ({at})", calm.name),
         format!(
             "99 % of its accesses end within {}, with {} within {}",
             words::nanos(theirs),
@@ -248,12 +248,12 @@ fn mind_the_tail(group: &Group<'_>) -> Option<Advice> {
     )
 }
 
-fn repeat(group: &Group<'_>) -> Option<Advice> {
+fn repeat(group: &Group<'_>) -> Option<Suggestion> {
     let (best, second) = (group.best()?, group.methods().nth(1)?);
     let found = best.against(second)?;
     match (found.told(), found.detectable) {
         (Told::RunMore, _) => advice(
-            format!("repeat it: --runs {} or more", stats::LEAST),
+            format!("make more runs: --runs {} or more", stats::LEAST),
             format!(
                 "the interval of {} covers {}, and a verdict needs {}",
                 words::runs(found.ratio.samples),
@@ -262,12 +262,8 @@ fn repeat(group: &Group<'_>) -> Option<Advice> {
             ),
         ),
         (Told::Tie, Some(effect)) if effect > COARSE => advice(
-            format!("to tell {} from {}, repeat it more often", best.name, second.name),
-            format!(
-                "these {} pairs could only have shown differences above {}",
-                found.ratio.samples,
-                words::percent(effect)
-            ),
+            format!("make more runs to separate {} from {}", best.name, second.name),
+            format!("{} pairs of runs show only differences above {}", found.ratio.samples, words::percent(effect)),
         ),
         _ => None,
     }
@@ -314,7 +310,7 @@ mod tests {
 
         let found = says(&records.concat());
 
-        let waste = found.iter().find(|says| says.starts_with("keep read-ahead away")).unwrap();
+        let waste = found.iter().find(|says| says.starts_with("avoid read-ahead")).unwrap();
         assert!(waste.contains("direct (20.0 x) and mmap advice=random (10.0 x)"), "{waste}");
         assert!(waste.contains("mmap advice=normal read 64.0 x the bytes asked for"), "{waste}");
         assert!(
@@ -342,6 +338,6 @@ mod tests {
     fn a_single_run_is_advised_to_be_repeated() {
         let found = says(&[repeated("pread", 1_000, 1), repeated("direct", 2_000, 1)].concat());
 
-        assert!(found.iter().any(|says| says.starts_with("repeat it: --runs 6 or more")), "{found:?}");
+        assert!(found.iter().any(|says| says.starts_with("make more runs: --runs 6 or more")), "{found:?}");
     }
 }

@@ -3,15 +3,15 @@
 //! What the reader has now is the arm that `--baseline` names, else the common default: mmap without a hint, or plain
 //! buffered reads where mapping takes no part.
 
-use super::verdict::{Standing, Verdict, unseen};
+use super::verdict::{Ranking, Standing, unseen};
 use super::{ArmSummary, Group, Role, State, words};
-use crate::stats::{Comparison, Told};
+use crate::stats::{PairedRatio, Told};
 use crate::traits::Class;
 use crate::trial::Arm;
 
 /// What the reader asked, answered.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct FirstLines {
     /// Which method, and how many times as fast as the baseline; or why nothing can be said.
     pub says: String,
     /// Ties with the best and the next best, where the first line has not named them.
@@ -19,22 +19,22 @@ pub struct Answer {
     /// What the best one is compared with, and how that was chosen.
     pub basis: Option<String>,
     /// The baseline's name, and the best one's throughput against it where both have figures.
-    pub baseline: Option<(String, Option<Comparison>)>,
+    pub baseline: Option<(String, Option<PairedRatio>)>,
 }
 
 /// Answers for a group with this verdict.
-pub fn of(group: &Group<'_>, verdict: &Verdict) -> Answer {
+pub fn of(group: &Group<'_>, verdict: &Ranking) -> FirstLines {
     let baseline = baseline(group);
     let lead = baseline.and_then(|arm| group.best()?.against(arm));
     let named = baseline.map(|arm| (arm.name.clone(), lead));
     match (verdict.standing, group.best()) {
-        (Standing::Judged, Some(best)) => Answer {
+        (Standing::Judged, Some(best)) => FirstLines {
             says: says(best, baseline.filter(|arm| arm.is_measured()), verdict),
             rank: rank(best, baseline, verdict),
             basis: baseline.map(|arm| basis(group, arm)),
             baseline: named,
         },
-        _ => Answer { says: verdict.sentence.clone(), baseline: named, ..Answer::default() },
+        _ => FirstLines { says: verdict.sentence.clone(), baseline: named, ..FirstLines::default() },
     }
 }
 
@@ -63,29 +63,29 @@ fn is_plain_read(arm: &ArmSummary<'_>) -> bool {
     arm.class() == Some(Class::Explicit) && !arm.is_direct() && arm.depth().is_none()
 }
 
-fn says(best: &ArmSummary<'_>, baseline: Option<&ArmSummary<'_>>, verdict: &Verdict) -> String {
+fn says(best: &ArmSummary<'_>, baseline: Option<&ArmSummary<'_>>, verdict: &Ranking) -> String {
     let next = verdict.runner_up.as_ref();
     match baseline.and_then(|arm| Some((arm, best.against(arm)?))) {
         Some((arm, lead)) if arm.name != best.name && lead.told() == Told::Apart => {
             format!("{} is fastest here: {}", best.name, against(&lead, &arm.name))
         }
         Some((arm, _)) if arm.name != best.name || !verdict.tied.is_empty() => {
-            format!("nothing here is faster than {} for sure", arm.name)
+            format!("no method is measurably faster than {} here", arm.name)
         }
         _ => match next {
             Some((name, lead)) => format!("{} is fastest here: {}", best.name, against(lead, name)),
             None if verdict.tied.is_empty() => format!("{} is the only method with valid figures", best.name),
-            None => format!("no method is faster than {} for sure", best.name),
+            None => format!("no method is measurably faster than {} here", best.name),
         },
     }
 }
 
 /// `10.8 x as fast as pread (97 % interval 9.81–11.2 x, 6 runs of each)`.
-fn against(lead: &Comparison, name: &str) -> String {
+fn against(lead: &PairedRatio, name: &str) -> String {
     format!("{} as fast as {name} ({})", words::times(lead.ratio.median), words::sure(&lead.ratio))
 }
 
-fn rank(best: &ArmSummary<'_>, baseline: Option<&ArmSummary<'_>>, verdict: &Verdict) -> Option<String> {
+fn rank(best: &ArmSummary<'_>, baseline: Option<&ArmSummary<'_>>, verdict: &Ranking) -> Option<String> {
     let tie = (!verdict.tied.is_empty()).then(|| {
         let names = words::list(&verdict.tied);
         format!("{names} cannot be told apart from {} ({})", best.name, unseen(&verdict.leads_of_tied))
@@ -125,7 +125,7 @@ mod tests {
     use crate::report::Summary;
     use crate::report::synthetic::{Run, repeated, repeated_by};
 
-    fn answer(records: &[Record]) -> Answer {
+    fn answer(records: &[Record]) -> FirstLines {
         let summary = Summary::of(records);
         summary.groups[0].verdict.answer.clone()
     }
@@ -198,7 +198,7 @@ mod tests {
 
         let answer = answer(&[fast, mmap, repeated("direct", 100, 6)].concat());
 
-        assert_eq!(answer.says, "nothing here is faster than mmap for sure");
+        assert_eq!(answer.says, "no method is measurably faster than mmap here");
         assert!(answer.rank.as_deref().unwrap().starts_with("mmap cannot be told apart from pread (less than "));
         assert!(answer.rank.unwrap().contains("; next best: direct (pread is "));
     }

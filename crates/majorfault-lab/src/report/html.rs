@@ -4,7 +4,7 @@
 
 use super::plot::{self, Look};
 use super::{ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, terminal, words};
-use crate::record::{Finding, Record};
+use crate::record::{GateFinding, Record};
 use majorfault::{Error, Result};
 use minijinja::{Environment, Value, context};
 use std::collections::BTreeSet;
@@ -246,12 +246,13 @@ fn gates(group: &Group<'_>) -> Vec<Value> {
             .flat_map(|(arm, record)| record.gates.iter().map(move |gate| (arm, record, gate)))
             .filter(|(_, _, gate)| gate.name == name)
             .collect();
-        let fine = found.iter().filter(|(_, _, gate)| gate.finding == Finding::Fine).count();
-        let others = found.iter().filter(|(_, _, gate)| gate.finding != Finding::Fine).map(|(arm, record, gate)| {
-            let word = if gate.finding == Finding::Spoiled { "spoiled" } else { "noted" };
-            let run = format!("{}, repetition {}", arm.name, record.trial.repetition.saturating_add(1));
-            context! { finding => word, run => run, says => gate.says }
-        });
+        let fine = found.iter().filter(|(_, _, gate)| gate.finding == GateFinding::Fine).count();
+        let others =
+            found.iter().filter(|(_, _, gate)| gate.finding != GateFinding::Fine).map(|(arm, record, gate)| {
+                let word = if gate.finding == GateFinding::Spoiled { "spoiled" } else { "noted" };
+                let run = format!("{}, repetition {}", arm.name, record.trial.repetition.saturating_add(1));
+                context! { finding => word, run => run, says => gate.says }
+            });
         context! { name => name, fine => fine, all => found.len(), others => others.collect::<Vec<_>>() }
     };
     names.into_iter().map(of).collect()

@@ -5,7 +5,7 @@
 use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive};
 use crate::record::{FORMAT, Record};
-use crate::stats::{Comparison, Estimate, Told};
+use crate::stats::{Estimate, PairedRatio, Told};
 use serde_json::{Map, Value, json};
 
 /// `{format, summaries: [{session, trial, machine, arms, verdict, advice}], records}`.
@@ -85,7 +85,7 @@ fn estimate(estimate: &Estimate) -> Value {
     json!({ "median": median, "interval": interval, "coverage": coverage, "samples": samples })
 }
 
-fn comparison(found: &Comparison) -> Value {
+fn comparison(found: &PairedRatio) -> Value {
     let mut value = estimate(&found.ratio);
     value["smallest_detectable"] = json!(found.detectable);
     value["told"] = json!(match found.told() {

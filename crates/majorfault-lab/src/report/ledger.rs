@@ -1,7 +1,7 @@
 //! The ledger of experiments: each row of the sources with its published figure, ours, and the verdict.
 
 use super::ledger_head::Head;
-use crate::experiment::{Entry, Experiment, Judge, Kind, Verdict, Why};
+use crate::experiment::{Entry, Experiment, Judge, RowKind, Verdict, Why};
 use crate::record::Record;
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 /// Columns of a terminal that everybody has.
 const COLUMNS: u16 = 100;
 
-/// What stands beside a row's figure: the reason where it is no yes or no, the evidence, the control, what limits it.
+/// Notes to a row's figure: why there is no yes or no, the evidence, the control, what limits it.
 pub(super) fn beside(entry: &Entry) -> Vec<String> {
     let judged = &entry.judged;
     let named = |name: &str, text: &str| if text.is_empty() { String::new() } else { format!("{name}: {text}") };
@@ -65,8 +65,8 @@ pub(super) fn by_experiment(entries: &[Entry]) -> Vec<(&'static Experiment, Vec<
 }
 
 /// How often each verdict was given, in the words of the ledger, each kind of rows by itself.
-pub fn count(entries: &[Entry]) -> BTreeMap<Kind, BTreeMap<&'static str, usize>> {
-    let mut counts: BTreeMap<Kind, BTreeMap<&'static str, usize>> = BTreeMap::new();
+pub fn count(entries: &[Entry]) -> BTreeMap<RowKind, BTreeMap<&'static str, usize>> {
+    let mut counts: BTreeMap<RowKind, BTreeMap<&'static str, usize>> = BTreeMap::new();
     for entry in entries {
         *counts.entry(entry.row.kind).or_default().entry(entry.judged.verdict.words()).or_default() += 1;
     }
@@ -168,7 +168,7 @@ pub fn print_agreement(entries: &[Entry], records: &[Record], out: &mut impl Wri
 pub(super) fn agreeing_words(entries: &[Entry]) -> String {
     let ((same, all), (decided_same, decided)) = (agreeing(entries, |_| true), agreeing(entries, is_decided));
     format!(
-        "{same} of {all} claims have the same verdict in all sessions that have them; of those with a yes or a no, \
+        "{same} of {all} claims have the same verdict in all sessions that ran them; of those decided yes or no, \
          {decided_same} of {decided}"
     )
 }
@@ -307,10 +307,10 @@ mod tests {
                 "session A: 12 runs, 0 refused, scale standard, majorfault 0.1.0 (abc1234) (S0)",
                 "session B: 13 runs, 1 refused, scale standard, majorfault 0.1.0 (abc1234), majorfault 0.1.0 (commit",
                 "  not recorded), paused for 60 min (S0)",
-                "several sessions: each row is judged in each by itself, its verdict is what they agree on, and its",
-                "  figures are of the first that has it",
-                "0 of 1 claims have the same verdict in all sessions that have them; of those with a yes or a no, 0",
-                "  of 1",
+                "several sessions: each judges every row separately; a row has the verdict on which they agree, and",
+                "  the figures of the first session that ran it",
+                "0 of 1 claims have the same verdict in all sessions that ran them; of those decided yes or no, 0 of",
+                "  1",
                 "the records were made by different commits",
                 "machine: 2 x Made-up 9000, 8.00 GiB memory, Linux 6.18.0, ext4 on vda, read_ahead_kb 8192",
                 "condition: refused: 1 x cold (600 MiB were cached)",
@@ -345,7 +345,7 @@ mod tests {
         let same_line = text.trim_end().rsplit("\n\n").next().unwrap().replace("\n  ", " ");
         assert!(text.contains(" S0.faster        holds here | does not hold here   "), "{text}");
         let same =
-            "4 of 5 claims have the same verdict in all sessions that have them; of those with a yes or a no, 0 of 1";
+            "4 of 5 claims have the same verdict in all sessions that ran them; of those decided yes or no, 0 of 1";
         assert_eq!(same_line, same);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

@@ -1,8 +1,8 @@
-//! What a ledger comes to and on what it rests: counts, sessions, commits, machine, conditions. Its first lines.
+//! The summary of a ledger: counts of verdicts, and the sessions, commits, machines and conditions behind them.
 
 use super::ledger::{agreeing, agreeing_words, count};
-use crate::experiment::{self, Entry, Kind, Session, is_refused};
-use crate::record::{Finding, Machine, Record};
+use crate::experiment::{self, Entry, RowKind, SessionRecords, is_refused};
+use crate::record::{GateFinding, Machine, Record};
 use majorfault::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ const ORDER: [&str; 3] = ["holds here", "does not hold here", "undecided, run mo
 /// The first lines of a ledger.
 pub struct Head {
     /// Each kind of rows with its verdicts.
-    pub counts: Vec<(Kind, BTreeMap<&'static str, usize>)>,
+    pub counts: Vec<(RowKind, BTreeMap<&'static str, usize>)>,
     /// A line for each session.
     pub sessions: Vec<String>,
     /// What wrote the records; more than one where sessions were made at different commits.
@@ -72,8 +72,8 @@ impl Head {
         let mut lines: Vec<String> = self.sessions.iter().map(|session| format!("session {session}")).collect();
         if self.sessions.len() > 1 {
             lines.push(
-                "several sessions: each row is judged in each by itself, its verdict is what they agree on, and its figures \
-                 are of the first that has it"
+                "several sessions: each judges every row separately; a row has the verdict on which they agree, and the \
+                 figures of the first session that ran it"
                     .to_owned(),
             );
         }
@@ -86,7 +86,7 @@ impl Head {
 }
 
 /// `published claims: 7 hold here, 2 do not`: what was decided first, then what was not.
-fn counted(kind: Kind, verdicts: &BTreeMap<&'static str, usize>) -> String {
+fn counted(kind: RowKind, verdicts: &BTreeMap<&'static str, usize>) -> String {
     let rank = |words: &str| ORDER.iter().position(|known| *known == words).unwrap_or(ORDER.len());
     let mut sorted: Vec<_> = verdicts.iter().collect();
     sorted.sort_by_key(|(words, _)| rank(words));
@@ -94,7 +94,7 @@ fn counted(kind: Kind, verdicts: &BTreeMap<&'static str, usize>) -> String {
     format!("{}: {}", kind.words(), parts.join("; "))
 }
 
-fn session_line(session: &Session<'_>) -> String {
+fn session_line(session: &SessionRecords<'_>) -> String {
     let of = |part: fn(&Record) -> String| -> String {
         let parts: BTreeSet<String> = session.records.iter().map(|record| part(record)).collect();
         parts.into_iter().collect::<Vec<_>>().join(", ")
@@ -112,7 +112,7 @@ fn session_line(session: &Session<'_>) -> String {
 }
 
 /// The longest time between two runs, where it is long.
-fn pause_s(session: &Session<'_>) -> Option<u64> {
+fn pause_s(session: &SessionRecords<'_>) -> Option<u64> {
     let ended = |record: &Record| {
         record.began_unix_s + record.phases.iter().map(|phase| phase.wall_ns).sum::<u64>() / 1_000_000_000
     };
@@ -120,7 +120,7 @@ fn pause_s(session: &Session<'_>) -> Option<u64> {
     gaps.max().filter(|seconds| *seconds >= PAUSE_S)
 }
 
-/// What wrote a record: with its commit, or that it does not say.
+/// The program that wrote a record, with its commit where it names one.
 fn tool(record: &Record) -> String {
     match record.tool.contains('(') {
         true => record.tool.clone(),
@@ -146,7 +146,7 @@ fn conditions(records: &[&Record]) -> Vec<String> {
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     for record in records {
         let remarks = record.machine.remarks.iter().cloned();
-        let noted = record.gates.iter().filter(|gate| gate.finding == Finding::Noted);
+        let noted = record.gates.iter().filter(|gate| gate.finding == GateFinding::Noted);
         for condition in remarks.chain(noted.map(|gate| format!("noted: {}", gate.name))).collect::<BTreeSet<_>>() {
             *found.entry(condition).or_default() += 1;
         }

@@ -52,7 +52,7 @@ fn in_session((name, judged): &(String, Judged)) -> Value {
     json!({ "session": name, "verdict": judged.verdict.words(), "reason": judged.verdict.reason(), "n": judged.n })
 }
 
-/// Every row with the tests by which it is judged, for those who judge the records by other means.
+/// Every row with the tests that judge it, for programs that judge the records themselves.
 pub fn rows(entries: &[Entry]) -> Value {
     let row = |entry: &Entry| {
         let (judge, needs, tests) = match &entry.row.judge {

@@ -4,7 +4,7 @@ use super::ledger::{agreement, beside, by_experiment, runs};
 use super::ledger_head::Head;
 use super::plot::{self, Bar};
 use super::{Summary, html, words};
-use crate::experiment::{self, Entry, Experiment, Session};
+use crate::experiment::{self, Entry, Experiment, SessionRecords};
 use crate::record::Record;
 use crate::stats;
 use crate::trial::Arm;
@@ -22,7 +22,7 @@ pub fn page(entries: &[Entry], records: &[Record]) -> Result<String> {
         .collect::<Result<Vec<Value>>>()?;
     let head = Head::of(entries, records);
     let lines = head.lines().split_off(head.counts.len());
-    let kind = |(kind, verdicts): (experiment::Kind, BTreeMap<&str, usize>)| {
+    let kind = |(kind, verdicts): (experiment::RowKind, BTreeMap<&str, usize>)| {
         let verdicts: Vec<Value> = verdicts.into_iter().map(|(verdict, count)| context! { verdict, count }).collect();
         context! { kind => kind.words(), verdicts }
     };
@@ -38,8 +38,8 @@ fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Resu
         .map(|kind| {
             let bars = bars(experiment, &own, kind);
             let drawn = match kind {
-                Kind::Procedure => plot::bars(&bars, "milliseconds of the visit", milliseconds),
-                Kind::Blocks(bytes) => {
+                RowKind::Procedure => plot::bars(&bars, "milliseconds of the visit", milliseconds),
+                RowKind::Blocks(bytes) => {
                     let unit = format!("accesses of {} per second, setup included", words::bytes(bytes as f64));
                     plot::bars(&bars, &unit, words::per_second)
                 }
@@ -66,7 +66,7 @@ fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Resu
 /// The records of an experiment in the first session that has it: sessions are not mixed in a figure.
 fn drawn<'a>(experiment: &Experiment, records: &'a [Record]) -> Vec<&'a Record> {
     let is_own = |record: &&Record| record.cell.as_ref().is_some_and(|cell| cell.experiment == experiment.id);
-    let of = |session: Session<'a>| session.records.into_iter().filter(is_own).collect::<Vec<_>>();
+    let of = |session: SessionRecords<'a>| session.records.into_iter().filter(is_own).collect::<Vec<_>>();
     experiment::sessions(records).into_iter().map(of).find(|own| !own.is_empty()).unwrap_or_default()
 }
 
@@ -89,22 +89,22 @@ fn row(entry: &Entry) -> Value {
 
 /// Cells that may be drawn over one axis.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum RowKind {
     /// By the time of their visit.
     Procedure,
-    /// By their accesses of so many bytes.
+    /// By the size of their accesses.
     Blocks(u64),
 }
 
-fn kind(record: &Record) -> Kind {
+fn kind(record: &Record) -> RowKind {
     match record.trial.arm {
-        Arm::Procedure(_) => Kind::Procedure,
-        _ => Kind::Blocks(record.trial.block_bytes),
+        Arm::Procedure(_) => RowKind::Procedure,
+        _ => RowKind::Blocks(record.trial.block_bytes),
     }
 }
 
 /// The kinds of the valid records, in the order they were run.
-fn kinds(records: &[&Record]) -> Vec<Kind> {
+fn kinds(records: &[&Record]) -> Vec<RowKind> {
     let mut kinds = Vec::new();
     for record in records.iter().filter(|record| record.is_valid()) {
         if !kinds.contains(&kind(record)) {
@@ -115,7 +115,7 @@ fn kinds(records: &[&Record]) -> Vec<Kind> {
 }
 
 /// A bar for each cell of a kind, in the order they were run.
-fn bars(experiment: &Experiment, records: &[&Record], wanted: Kind) -> Vec<Bar> {
+fn bars(experiment: &Experiment, records: &[&Record], wanted: RowKind) -> Vec<Bar> {
     let own: Vec<&Record> =
         records.iter().copied().filter(|record| record.is_valid() && kind(record) == wanted).collect();
     let name_of = |record: &Record| record.cell.as_ref().map(|cell| cell.name.clone()).unwrap_or_default();
@@ -129,15 +129,15 @@ fn bars(experiment: &Experiment, records: &[&Record], wanted: Kind) -> Vec<Bar> 
         let visit = record.phase("visit")?.wall_ns as f64;
         let all: f64 = record.phases.iter().map(|phase| phase.wall_ns as f64 / 1e9).sum();
         match wanted {
-            Kind::Procedure => Some(visit / 1e6),
-            Kind::Blocks(_) => (all > 0.0).then(|| record.accesses() as f64 / all),
+            RowKind::Procedure => Some(visit / 1e6),
+            RowKind::Blocks(_) => (all > 0.0).then(|| record.accesses() as f64 / all),
         }
     };
     let bar = |name: String| {
         let samples: Vec<f64> =
             own.iter().filter(|record| name_of(record) == name).filter_map(|it| value(it)).collect();
         let published = experiment.published.iter().find(|(cell, _)| *cell == name).map(|(_, value)| *value);
-        let published = published.map(|value| if wanted == Kind::Procedure { value * 1e3 } else { value });
+        let published = published.map(|value| if wanted == RowKind::Procedure { value * 1e3 } else { value });
         Some(Bar { name, found: stats::estimate(&samples)?, samples, published })
     };
     names.into_iter().filter_map(bar).collect()

@@ -103,7 +103,9 @@ pub fn sentence(record: &Record, explicit: Option<(&str, f64)>) -> Option<String
         Shape::NeverFull => never_full(record),
         Shape::TooShort { full_at_s } => {
             let when = words::seconds(full_at_s);
-            Some(format!("memory full at {when}; too few intervals on both sides to compare, run it longer"))
+            Some(format!(
+                "memory full at {when}; too few samples before and after to compare; make the runs longer (--runtime)"
+            ))
         }
         Shape::Levels(levels) if levels.collapsed() => Some(collapse(&levels, explicit)),
         Shape::Levels(levels) => is_mapped(record).then(|| steady(&levels, record)),

@@ -2,12 +2,12 @@
 //!
 //! Ratios are of records of the same session and repetition only: those were interleaved, others were not.
 
-use super::advice::Advice;
+use super::advice::Suggestion;
 use super::derive::{self, Formula};
-use super::verdict::{Standing, Verdict};
+use super::verdict::{Ranking, Standing};
 use super::{advice, phases, series, verdict};
-use crate::record::{Buckets, Finding, Gate, Machine, Outcome, Record};
-use crate::stats::{self, Comparison, Estimate};
+use crate::record::{Buckets, Gate, GateFinding, Machine, Outcome, Record};
+use crate::stats::{self, Estimate, PairedRatio};
 use crate::traits::Class;
 use crate::trial::{Arm, Choice, Trial};
 use std::collections::BTreeSet;
@@ -36,10 +36,10 @@ pub struct Group<'a> {
     pub troubles: Vec<Trouble>,
     /// What is worth knowing of runs that stand, likewise.
     pub noted: Vec<Trouble>,
-    /// Who won, by how much, why.
-    pub verdict: Verdict,
+    /// Which method is best, by how much, and why.
+    pub verdict: Ranking,
     /// What to do about it.
-    pub advice: Vec<Advice>,
+    pub advice: Vec<Suggestion>,
 }
 
 /// A condition that was not met by runs of a group.
@@ -62,7 +62,7 @@ pub struct Trouble {
 pub struct ArmSummary<'a> {
     /// As users type it: `mmap advice=random`.
     pub name: String,
-    /// What it is here for.
+    /// Its part in the comparison.
     pub role: Role,
     /// Whether its figures count.
     pub state: State,
@@ -70,17 +70,17 @@ pub struct ArmSummary<'a> {
     pub order: usize,
     /// All its records.
     pub records: Vec<&'a Record>,
-    /// Those that its figures are of.
+    /// The records that its figures are computed from.
     pub used: Vec<&'a Record>,
     /// Throughput as part of the best method's; `None` for the control, or without figures.
-    pub ratio: Option<Comparison>,
+    pub ratio: Option<PairedRatio>,
     /// Latency of all runs used.
     pub latency: Buckets,
     /// What was found on its timeline.
     pub phases: Option<String>,
 }
 
-/// What an arm is here for.
+/// The part of an arm in a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Does nothing; its time is the harness's own.
@@ -137,9 +137,9 @@ impl<'a> Group<'a> {
             machine: &first.machine,
             arms,
             repetitions,
-            troubles: troubles(records, Finding::Spoiled),
-            noted: troubles(records, Finding::Noted),
-            verdict: Verdict::default(),
+            troubles: troubles(records, GateFinding::Spoiled),
+            noted: troubles(records, GateFinding::Noted),
+            verdict: Ranking::default(),
             advice: Vec::new(),
         };
         group.find_phases();
@@ -263,7 +263,7 @@ impl<'a> ArmSummary<'a> {
     }
 
     /// Its throughput against another's, paired by repetition.
-    pub fn against(&self, other: &ArmSummary<'_>) -> Option<Comparison> {
+    pub fn against(&self, other: &ArmSummary<'_>) -> Option<PairedRatio> {
         let speed = |record: &Record| (derive::THROUGHPUT.of)(record);
         let partner =
             |record: &Record| other.used.iter().find(|other| other.trial.repetition == record.trial.repetition);
@@ -303,7 +303,7 @@ fn state(records: &[&Record]) -> State {
 }
 
 /// Conditions with this finding, each once.
-fn troubles(records: &[&Record], finding: Finding) -> Vec<Trouble> {
+fn troubles(records: &[&Record], finding: GateFinding) -> Vec<Trouble> {
     let mut found: Vec<Trouble> = Vec::new();
     let gates = records.iter().flat_map(|record| record.gates.iter().map(move |gate| (record, gate)));
     for (record, gate) in gates.filter(|(_, gate)| gate.finding == finding) {

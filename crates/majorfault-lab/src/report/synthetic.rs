@@ -2,8 +2,8 @@
 
 use crate::kinds;
 use crate::record::{
-    Answer, Buckets, By, CacheEvidence, FORMAT, Finding, Gate, Latency, Machine, MissingFacility, Outcome, Phase,
-    Record, ThreadRun, Timeline,
+    Answer, Buckets, CacheEvidence, Cause, FORMAT, Gate, GateFinding, Latency, Machine, MissingFacility, Outcome,
+    Phase, Record, ThreadRun, Timeline,
 };
 use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
 use std::collections::BTreeMap;
@@ -110,9 +110,9 @@ impl Run {
     pub fn spoiled(mut self, says: &str) -> Run {
         self.0.gates.push(Gate {
             name: "cold".to_owned(),
-            finding: Finding::Spoiled,
+            finding: GateFinding::Spoiled,
             says: says.to_owned(),
-            by: By::Setup,
+            by: Cause::Setup,
             remedy: "end the programs that use the file".to_owned(),
         });
         self
@@ -318,9 +318,9 @@ fn told(run: &Run, rate: u64, shape: impl Fn(f64) -> f64) -> Vec<Record> {
             .edit(|record| {
                 record.gates.push(Gate {
                     name: "cold".to_owned(),
-                    finding: Finding::Fine,
+                    finding: GateFinding::Fine,
                     says: "0 B of 1.00 GiB were cached".to_owned(),
-                    by: By::Setup,
+                    by: Cause::Setup,
                     remedy: String::new(),
                 });
                 record.missing.push(MissingFacility {

@@ -5,7 +5,7 @@
 
 use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, words};
-use crate::stats::Comparison;
+use crate::stats::PairedRatio;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::io::{self, Write};
 /// Columns of the widest line.
 pub const WIDTH: usize = 100;
 
-/// Blocks from which on throughput is told in bytes: a scan, not a lookup.
+/// From this block size on throughput is shown in bytes: it is a scan, not a lookup.
 const SCAN_BLOCK: u64 = 64 << 10;
 
 /// Longest name of an arm before it wraps.
@@ -135,7 +135,7 @@ fn row(arm: &ArmSummary<'_>, throughput: &derive::Formula) -> Vec<String> {
 }
 
 /// `1.00` for the best itself, without an interval: it is the measure.
-pub(super) fn ratio(comparison: &Comparison) -> String {
+pub(super) fn ratio(comparison: &PairedRatio) -> String {
     let is_measure = comparison.ratio.interval.is_none_or(|interval| interval == [1.0, 1.0]);
     if is_measure {
         words::ratio(comparison.ratio.median)

@@ -1,12 +1,12 @@
 //! The verdict of a group: which method is best here, by how much, with whom it is tied, and the evidence why.
 //!
-//! A lead counts when the paired ratios exclude 1 and exceed the smallest detectable effect; else it is a tie. Nobody wins
-//! among survivors: while a method that could lead has no valid runs, or too few, there is no winner.
+//! A lead counts when the paired ratios exclude 1 and exceed the smallest detectable effect; else it is a tie. There is
+//! no winner among survivors: none is named while a method that could lead has too few valid runs.
 
-use super::answer::{self, Answer};
+use super::answer::{self, FirstLines};
 use super::derive::{self, Formula};
 use super::{ArmSummary, Group, Role, State, words};
-use crate::stats::{self, Comparison, Told};
+use crate::stats::{self, PairedRatio, Told};
 
 /// Factor from which on a difference of evidence is worth a sentence.
 const NOTABLE: f64 = 1.5;
@@ -14,9 +14,9 @@ const NOTABLE: f64 = 1.5;
 /// Shootdowns a second below which they explain nothing.
 const FEW_SHOOTDOWNS: f64 = 100.0;
 
-/// Who won.
+/// Which method is best, and what that rests on.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct Ranking {
     /// Whether there is one.
     pub standing: Standing,
     /// Name of the best method; `None` without a verdict.
@@ -24,15 +24,15 @@ pub struct Verdict {
     /// Methods that cannot be told apart from it.
     pub tied: Vec<String>,
     /// The best one's throughput against each of those.
-    pub leads_of_tied: Vec<Comparison>,
+    pub leads_of_tied: Vec<PairedRatio>,
     /// The best method that is not tied, and the best's throughput against it.
-    pub runner_up: Option<(String, Comparison)>,
+    pub runner_up: Option<(String, PairedRatio)>,
     /// All of it in one sentence.
     pub sentence: String,
     /// What the counters say about the reason.
     pub evidence: Vec<String>,
     /// The first lines of a report.
-    pub answer: Answer,
+    pub answer: FirstLines,
 }
 
 /// Whether a verdict can be given.
@@ -50,7 +50,7 @@ pub enum Standing {
 }
 
 /// Judges a ranked group.
-pub fn of(group: &Group<'_>) -> Verdict {
+pub fn of(group: &Group<'_>) -> Ranking {
     let mut verdict = match standing(group) {
         Standing::Nothing => without(Standing::Nothing, nothing(group)),
         Standing::NotValid => without(Standing::NotValid, not_valid(group)),
@@ -61,8 +61,8 @@ pub fn of(group: &Group<'_>) -> Verdict {
     verdict
 }
 
-fn without(standing: Standing, sentence: String) -> Verdict {
-    Verdict { standing, sentence, ..Verdict::default() }
+fn without(standing: Standing, sentence: String) -> Ranking {
+    Ranking { standing, sentence, ..Ranking::default() }
 }
 
 /// Valid runs that a method needs before it is judged: as many as were made, up to what an interval needs.
@@ -88,15 +88,15 @@ fn standing(group: &Group<'_>) -> Standing {
     }
 }
 
-fn judged(group: &Group<'_>) -> Verdict {
+fn judged(group: &Group<'_>) -> Ranking {
     let Some(best) = group.best() else { return without(Standing::Nothing, nothing(group)) };
     let lead = |arm: &ArmSummary<'_>| best.against(arm).map(|lead| (arm.name.clone(), lead));
-    let leads: Vec<(String, Comparison)> = group.methods().skip(1).filter_map(lead).collect();
+    let leads: Vec<(String, PairedRatio)> = group.methods().skip(1).filter_map(lead).collect();
     let (tied, behind): (Vec<_>, Vec<_>) = leads.into_iter().partition(|(_, lead)| lead.told() == Told::Tie);
     let runner_up = behind.into_iter().next();
     let sentence = sentence(best, &tied, runner_up.as_ref());
     let (tied, leads_of_tied) = tied.into_iter().unzip();
-    Verdict {
+    Ranking {
         standing: Standing::Judged,
         best: Some(best.name.clone()),
         tied,
@@ -104,16 +104,16 @@ fn judged(group: &Group<'_>) -> Verdict {
         runner_up,
         sentence,
         evidence: evidence(group, best),
-        answer: Answer::default(),
+        answer: FirstLines::default(),
     }
 }
 
 fn nothing(group: &Group<'_>) -> String {
     let arms = group.arms.len();
-    format!("no verdict: none of {arms} arm(s) is a method with valid figures; the reasons stand beside them")
+    format!("no verdict: none of {arms} arm(s) is a method with valid figures; the reasons are listed below")
 }
 
-/// What disturbed it, once, and no winner.
+/// What spoiled the runs; no winner is named.
 fn not_valid(group: &Group<'_>) -> String {
     let reasons: Vec<String> = group
         .troubles
@@ -124,7 +124,7 @@ fn not_valid(group: &Group<'_>) -> String {
     format!("NOT VALID: {reasons}; no winner is named")
 }
 
-/// Who leads so far, and how many runs would tell.
+/// Which method leads so far, and how many runs a verdict needs.
 fn run_more(group: &Group<'_>) -> String {
     let runs = words::runs(group.repetitions);
     let least = stats::LEAST;
@@ -141,13 +141,17 @@ fn run_more(group: &Group<'_>) -> String {
     }
 }
 
-fn sentence(best: &ArmSummary<'_>, tied: &[(String, Comparison)], runner_up: Option<&(String, Comparison)>) -> String {
+fn sentence(
+    best: &ArmSummary<'_>,
+    tied: &[(String, PairedRatio)],
+    runner_up: Option<&(String, PairedRatio)>,
+) -> String {
     let lead = runner_up.map(|(name, lead)| format!("{} the throughput of {name}", words::factor(&lead.ratio)));
     match (tied, lead) {
         ([], None) => format!("{} is the only method with valid figures", best.name),
         ([], Some(lead)) => format!("{} is fastest here: {lead}", best.name),
         (tied, lead) => {
-            let leads: Vec<Comparison> = tied.iter().map(|(_, lead)| *lead).collect();
+            let leads: Vec<PairedRatio> = tied.iter().map(|(_, lead)| *lead).collect();
             let names: Vec<String> =
                 std::iter::once(best.name.clone()).chain(tied.iter().map(|(name, _)| name.clone())).collect();
             let tie = format!("{} cannot be told apart here ({})", words::list(&names), unseen(&leads));
@@ -157,8 +161,8 @@ fn sentence(best: &ArmSummary<'_>, tied: &[(String, Comparison)], runner_up: Opt
 }
 
 /// The difference that would not have been noticed: the largest among the ties, or what they differed by.
-pub(super) fn unseen(tied: &[Comparison]) -> String {
-    let effect = |lead: &Comparison| lead.detectable.unwrap_or(0.0).max(lead.ratio.median - 1.0);
+pub(super) fn unseen(tied: &[PairedRatio]) -> String {
+    let effect = |lead: &PairedRatio| lead.detectable.unwrap_or(0.0).max(lead.ratio.median - 1.0);
     let largest = tied.iter().map(effect).fold(0.0, f64::max);
     match largest {
         effect if effect >= 1.0 => format!("less than {} would not show", words::times(1.0 + effect)),
@@ -252,7 +256,7 @@ mod tests {
         (0..).zip(accesses).map(|(at, accesses)| Run::of(arm).accesses(*accesses).repetition(at).record()).collect()
     }
 
-    fn verdict(records: &[Record]) -> Verdict {
+    fn verdict(records: &[Record]) -> Ranking {
         Summary::of(records).groups[0].verdict.clone()
     }
 

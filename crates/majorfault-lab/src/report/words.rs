@@ -4,7 +4,7 @@ use crate::stats::Estimate;
 use majorfault::units::{grouped, three_digits};
 use majorfault::{Bytes, Nanos};
 
-/// What stands where nothing is known.
+/// Printed in place of a figure that is not known.
 pub const UNKNOWN: &str = "–";
 
 const STEPS: [(&str, f64); 6] = [("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)];

@@ -1,6 +1,6 @@
 //! Whether the bytes of an access are the right ones: against the made content, or as digests to compare between arms.
 
-use crate::data::{Content, mix};
+use crate::data::{MadeContent, mix};
 use crate::record::Answer;
 use majorfault::Extent;
 
@@ -10,9 +10,9 @@ pub const BUCKET: u64 = 4096;
 /// The check of one thread's accesses.
 pub enum Check {
     /// Against the content the tool made.
-    Content {
+    MadeContent {
         /// The content.
-        content: Content,
+        content: MadeContent,
         /// Accesses whose sum was another.
         wrong: u64,
         /// The first of them.
@@ -29,7 +29,7 @@ impl Check {
     #[inline]
     pub fn note(&mut self, number: u64, extent: Extent, sum: u64) {
         match self {
-            Check::Content { content, wrong, first } => {
+            Check::MadeContent { content, wrong, first } => {
                 if content.sum(extent) != sum {
                     *wrong += 1;
                     first.get_or_insert(extent.offset);
@@ -57,7 +57,7 @@ pub fn answer(checks: &[&Check]) -> Answer {
     let mut digests = Vec::new();
     for check in checks {
         match check {
-            Check::Content { wrong, first, .. } => {
+            Check::MadeContent { wrong, first, .. } => {
                 wrong_in_all += wrong;
                 first_of_all = first_of_all.or(*first);
             }
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_wrong_page_is_named() {
-        let content = Content::of(1);
-        let mut check = Check::Content { content, wrong: 0, first: None };
+        let content = MadeContent::of(1);
+        let mut check = Check::MadeContent { content, wrong: 0, first: None };
         check.note(0, Extent { offset: 0, length: 4096 }, content.page_sum(0));
         check.note(1, EXTENT, content.page_sum(3));
 

@@ -1,6 +1,6 @@
 //! One thread of a trial: extents from the plan, bytes through the reader, time into the meter.
 
-use crate::data::{Content, sum_words};
+use crate::data::{MadeContent, sum_words};
 use crate::record::ThreadRun;
 use crate::run::check::Check;
 use crate::run::meter::{Interval, Meter, Until};
@@ -13,16 +13,16 @@ use std::ops::ControlFlow;
 /// Extents given to a reader at once: enough that filling and draining a queue does not show.
 const BATCH: usize = 4096;
 
-/// One written extent in so many is kept for reading back.
+/// Written extents for each one that is kept and read back.
 const KEEP_ONE_IN: u64 = 61;
 
-/// What one thread brings home.
+/// What one thread returns.
 pub struct Driven {
     /// Counts and time.
     pub run: ThreadRun,
     /// By interval.
     pub intervals: Vec<Interval>,
-    /// One access in so many was timed.
+    /// Accesses for each one that was timed.
     pub timed_one_in: u64,
     /// Whether the bytes were right.
     pub check: Check,
@@ -41,7 +41,7 @@ struct Hands<'a, 'b> {
     first: u64,
     /// Sum of all words seen.
     seen: u64,
-    content: Content,
+    content: MadeContent,
     generation: u64,
 }
 

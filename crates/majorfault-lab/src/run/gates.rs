@@ -1,8 +1,8 @@
 //! The conditions for believing a run, each looked at from the record's own evidence.
 //!
-//! From a record to a list of gates. What cannot be looked at is noted with the reason: unknown is never fine.
+//! From a record to a list of gates. A condition that cannot be checked is noted with the reason: unknown is never fine.
 
-use crate::record::{Answer, By, Finding, Gate, Outcome, Phase, Record};
+use crate::record::{Answer, Cause, Gate, GateFinding, Outcome, Phase, Record};
 use crate::run::check;
 use crate::traits::Class;
 use crate::trial::{Arm, CacheState, Direction};
@@ -30,7 +30,7 @@ const BUSY: (f64, f64) = (0.10, 0.25);
 /// Others' bytes on the run's devices, as a share of what the run wanted or read itself, the larger of both.
 const FOREIGN: (f64, f64) = (0.10, 0.50);
 
-/// Others' bytes that no run is without: metadata, logs.
+/// Bytes of others that every run sees: metadata, logs.
 const FOREIGN_BYTES: u64 = 4 << 20;
 
 /// The kernel counts processor time in steps of 10 ms.
@@ -46,12 +46,12 @@ const THROTTLED: (f64, f64) = (0.01, 0.05);
 const ABOVE_LIMIT: f64 = 0.05;
 
 /// What a gate found, with the sentence.
-type Found = Option<(Finding, String)>;
+type Found = Option<(GateFinding, String)>;
 
 /// One condition.
 struct Condition {
     name: &'static str,
-    by: By,
+    by: Cause,
     remedy: &'static str,
     look: fn(&Record) -> Found,
 }
@@ -59,59 +59,59 @@ struct Condition {
 const ALL: &[Condition] = &[
     Condition {
         name: "cold",
-        by: By::Setup,
+        by: Cause::Setup,
         remedy: "end the programs that use the file, or use --cache asis",
         look: cold,
     },
-    Condition { name: "storage", by: By::Setup, remedy: "use a file on a disk, or --cache asis", look: storage },
+    Condition { name: "storage", by: Cause::Setup, remedy: "use a file on a disk, or --cache asis", look: storage },
     Condition {
         name: "device bytes",
-        by: By::Setup,
+        by: Cause::Setup,
         remedy: "use a file with content, not a sparse one, on a device without a cache of the machine's own below it",
         look: device_bytes,
     },
     Condition {
         name: "device traffic",
-        by: By::Others,
+        by: Cause::Others,
         remedy: "run it again when the device is quiet",
         look: device_traffic,
     },
-    Condition { name: "warm", by: By::Setup, remedy: "free memory, or give --memory more", look: warm },
+    Condition { name: "warm", by: Cause::Setup, remedy: "free memory, or give --memory more", look: warm },
     Condition {
         name: "direct",
-        by: By::Setup,
+        by: Cause::Setup,
         remedy: "use a file system that does O_DIRECT itself, and a file without compression",
         look: direct,
     },
     Condition {
         name: "memory limit",
-        by: By::Setup,
+        by: Cause::Setup,
         remedy: "run `majorfault probe` to see what limits memory here",
         look: memory_limit,
     },
     Condition {
         name: "swap",
-        by: By::Others,
+        by: Cause::Others,
         remedy: "free memory, or turn swap off (swapoff -a) while measuring",
         look: swap,
     },
     Condition {
         name: "quota",
-        by: By::Setup,
+        by: Cause::Setup,
         remedy: "run it outside the group with a processor quota (cpu.max, cpu.cfs_quota_us), or with fewer threads",
         look: quota,
     },
-    Condition { name: "busy machine", by: By::Others, remedy: "run it again when the machine is idle", look: busy },
-    Condition { name: "steal", by: By::Others, remedy: "run it again when the host is idle", look: stolen },
+    Condition { name: "busy machine", by: Cause::Others, remedy: "run it again when the machine is idle", look: busy },
+    Condition { name: "steal", by: Cause::Others, remedy: "run it again when the host is idle", look: stolen },
     Condition {
         name: "same file",
-        by: By::Others,
+        by: Cause::Others,
         remedy: "end the programs that write the file, or measure a copy",
         look: same_file,
     },
     Condition {
         name: "answer",
-        by: By::Setup,
+        by: Cause::Setup,
         remedy: "do not trust this method on this file; look at the kernel's log, and report it",
         look: answer,
     },
@@ -124,13 +124,13 @@ pub(super) fn all(record: &Record) -> Vec<Gate> {
 }
 
 impl Condition {
-    fn gate(&self, finding: Finding, says: String) -> Gate {
-        let remedy = if finding == Finding::Fine { String::new() } else { self.remedy.to_owned() };
+    fn gate(&self, finding: GateFinding, says: String) -> Gate {
+        let remedy = if finding == GateFinding::Fine { String::new() } else { self.remedy.to_owned() };
         Gate { name: self.name.to_owned(), finding, says, by: self.by, remedy }
     }
 }
 
-/// Adds what a run shows beside earlier ones of its session: the same files, and the same bytes of them.
+/// Adds the gates that compare a run with earlier ones of its session: the files, and the bytes that were read.
 pub fn beside(earlier: &[Record], record: &mut Record) {
     let found = [("same file", replaced(earlier, record)), ("answer", digests(earlier, record))];
     for (name, (finding, says)) in found.into_iter().filter_map(|(name, found)| Some((name, found?))) {
@@ -145,10 +145,10 @@ fn replaced(earlier: &[Record], record: &Record) -> Found {
     if record.trial.direction == Direction::Write || record.files[0].is_empty() || first.files[0] == record.files[0] {
         return None;
     }
-    Some((Finding::Spoiled, format!("the file is not as it was in the first run, of {}", first.trial.arm)))
+    Some((GateFinding::Spoiled, format!("the file has changed since the first run, of {}", first.trial.arm)))
 }
 
-/// On a user's file nobody knows the right answer, but all arms must have seen the same.
+/// The right bytes of a user's file are not known, but all arms must have seen the same ones.
 fn digests(earlier: &[Record], record: &Record) -> Found {
     let Answer::Digests(own) = &record.answer else { return None };
     let mut compared = 0;
@@ -161,27 +161,27 @@ fn digests(earlier: &[Record], record: &Record) -> Found {
                 other.trial.arm,
                 bucket as u64 * check::BUCKET
             );
-            return Some((Finding::Spoiled, says));
+            return Some((GateFinding::Spoiled, says));
         }
     }
-    Some((Finding::Fine, format!("the digests equal those of {compared} earlier run(s) as far as both got")))
+    Some((GateFinding::Fine, format!("the same bytes as in {compared} earlier run(s), as far as both read")))
 }
 
-fn fine_or_spoiled(is_fine: bool) -> Finding {
-    if is_fine { Finding::Fine } else { Finding::Spoiled }
+fn fine_or_spoiled(is_fine: bool) -> GateFinding {
+    if is_fine { GateFinding::Fine } else { GateFinding::Spoiled }
 }
 
-/// By a level from which on it is noted and one from which on a run is spoiled.
-fn graded(share: f64, (noted, spoiled): (f64, f64)) -> Finding {
+/// By two levels: from the first on it is noted, from the second on the run is spoiled.
+fn graded(share: f64, (noted, spoiled): (f64, f64)) -> GateFinding {
     match share {
-        share if share >= spoiled => Finding::Spoiled,
-        share if share >= noted => Finding::Noted,
-        _ => Finding::Fine,
+        share if share >= spoiled => GateFinding::Spoiled,
+        share if share >= noted => GateFinding::Noted,
+        _ => GateFinding::Fine,
     }
 }
 
 fn noted(says: impl Into<String>) -> Found {
-    Some((Finding::Noted, says.into()))
+    Some((GateFinding::Noted, says.into()))
 }
 
 /// What a counter grew by during the visit.
@@ -218,7 +218,7 @@ fn cold(record: &Record) -> Found {
 /// What lies in memory below the file system is never cold.
 fn storage(record: &Record) -> Found {
     let reason = record.machine.in_memory.as_ref().filter(|_| is_cold(record))?;
-    Some((Finding::Spoiled, format!("the file is not on a disk: {reason}")))
+    Some((GateFinding::Spoiled, format!("the file is not on a disk: {reason}")))
 }
 
 /// A cold read must have come from the device: fewer bytes than distinct blocks visited mean that something served it
@@ -264,7 +264,7 @@ fn device_traffic(record: &Record) -> Found {
         let uses_the_device = own > 0;
         return uses_the_device.then(|| {
             let why = "the traffic of the device could not be counted, so that others' is not seen";
-            (Finding::Noted, why.to_owned())
+            (GateFinding::Noted, why.to_owned())
         });
     };
     let foreign = device.saturating_sub(own).saturating_add(writes).saturating_sub(FOREIGN_BYTES);
@@ -294,9 +294,9 @@ fn warm(record: &Record) -> Found {
     };
     let fits = record.trial.memory_bytes.is_none_or(|limit| limit as f64 > size as f64 * wanted);
     let finding = match (is_so, fits) {
-        (true, _) => Finding::Fine,
-        (false, false) => Finding::Noted,
-        (false, true) => Finding::Spoiled,
+        (true, _) => GateFinding::Fine,
+        (false, false) => GateFinding::Noted,
+        (false, true) => GateFinding::Spoiled,
     };
     let says = format!(
         "{} of {} were cached when the clock started; {} was asked for",
@@ -336,8 +336,8 @@ fn swap(record: &Record) -> Found {
         return noted("swapping was not counted");
     };
     match read + written {
-        0 => Some((Finding::Fine, "nothing was swapped".to_owned())),
-        pages => Some((Finding::Spoiled, format!("{pages} pages were swapped while it ran"))),
+        0 => Some((GateFinding::Fine, "nothing was swapped".to_owned())),
+        pages => Some((GateFinding::Spoiled, format!("{pages} pages were swapped while it ran"))),
     }
 }
 
@@ -359,7 +359,7 @@ fn processors_ns(record: &Record) -> Option<f64> {
 fn quota(record: &Record) -> Found {
     let throttled = visited(record, "throttled_ns")?;
     let share = throttled as f64 / processors_ns(record)?;
-    let says = format!("a processor quota stopped it for {:.0} % of the processors' time", share * 100.0);
+    let says = format!("a processor quota paused the run for {:.0} % of the processors' time", share * 100.0);
     Some((graded(share, THROTTLED), says))
 }
 
@@ -369,7 +369,7 @@ fn busy(record: &Record) -> Found {
     let counted =
         || Some((visited(record, "machine_busy_ns")?, visited(record, "user_ns")?, visited(record, "system_ns")?));
     let Some((machine, user, system)) = counted() else {
-        return noted("who else used the processors was not counted");
+        return noted("processor time used by others was not counted");
     };
     // Both are counted in ticks, one of which may be missing at each end and on each processor.
     let unsure = TICK_NS * (u64::from(record.machine.cpus) + 2);
@@ -399,9 +399,9 @@ fn same_file(record: &Record) -> Found {
 
 fn answer(record: &Record) -> Found {
     match &record.answer {
-        Answer::Checked => Some((Finding::Fine, "every access had the right bytes".to_owned())),
+        Answer::Checked => Some((GateFinding::Fine, "every access had the right bytes".to_owned())),
         Answer::Wrong { first_offset, count } => {
-            Some((Finding::Spoiled, format!("{count} accesses had wrong bytes, the first at {first_offset}")))
+            Some((GateFinding::Spoiled, format!("{count} accesses had wrong bytes, the first at {first_offset}")))
         }
         Answer::Digests(_) => None,
         Answer::Unchecked(why) => noted(why.clone()),
@@ -419,22 +419,22 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     /// What the gate of this name finds; `None` where it does not apply.
-    fn found(name: &str, record: &Record) -> Option<Finding> {
+    fn found(name: &str, record: &Record) -> Option<GateFinding> {
         let gates = all(record);
         assert!(gates.iter().filter(|gate| gate.name == name).count() <= 1);
         gates.iter().find(|gate| gate.name == name).map(|gate| gate.finding)
     }
 
     fn fine(name: &str, run: Run) {
-        assert_eq!(found(name, &run.record()), Some(Finding::Fine));
+        assert_eq!(found(name, &run.record()), Some(GateFinding::Fine));
     }
 
     fn is_noted(name: &str, run: Run) {
-        assert_eq!(found(name, &run.record()), Some(Finding::Noted));
+        assert_eq!(found(name, &run.record()), Some(GateFinding::Noted));
     }
 
     fn spoiled(name: &str, run: Run) {
-        assert_eq!(found(name, &run.record()), Some(Finding::Spoiled));
+        assert_eq!(found(name, &run.record()), Some(GateFinding::Spoiled));
     }
 
     fn does_not_apply(name: &str, run: Run) {
@@ -524,8 +524,8 @@ mod tests {
             let owed = run(0).traits.unwrap().distinct_bytes.unwrap();
 
             assert!(owed > 0, "{}", workload.name);
-            assert_eq!(found("device bytes", &run(owed)), Some(Finding::Fine), "{}", workload.name);
-            assert_eq!(found("device bytes", &run(owed * 8 / 10)), Some(Finding::Spoiled), "{}", workload.name);
+            assert_eq!(found("device bytes", &run(owed)), Some(GateFinding::Fine), "{}", workload.name);
+            assert_eq!(found("device bytes", &run(owed * 8 / 10)), Some(GateFinding::Spoiled), "{}", workload.name);
         }
     }
 
@@ -553,8 +553,8 @@ mod tests {
         let mut unknown_kinds = scan("pread", 100 * MIB).record();
         unknown_kinds.traits = None;
 
-        assert_eq!(found("device bytes", &unknown_order), Some(Finding::Noted));
-        assert_eq!(found("device bytes", &unknown_kinds), Some(Finding::Noted));
+        assert_eq!(found("device bytes", &unknown_order), Some(GateFinding::Noted));
+        assert_eq!(found("device bytes", &unknown_kinds), Some(GateFinding::Noted));
         is_noted("device bytes", Run::of("pread"));
     }
 
@@ -763,7 +763,7 @@ mod tests {
         let other = FileState { inode: 7, ..STATE };
 
         let [gate] = &gates_beside(other, Direction::Read)[..] else { panic!() };
-        assert_eq!((gate.name.as_str(), gate.finding), ("same file", Finding::Spoiled));
+        assert_eq!((gate.name.as_str(), gate.finding), ("same file", GateFinding::Spoiled));
         assert!(gates_beside(STATE, Direction::Read).is_empty());
         assert!(gates_beside(other, Direction::Write).is_empty());
     }
@@ -783,11 +783,11 @@ mod tests {
         };
 
         let differs = beside_it(&[1, 3]);
-        assert_eq!(differs.finding, Finding::Spoiled);
+        assert_eq!(differs.finding, GateFinding::Spoiled);
         assert!(differs.says.contains("other bytes than pread (thread 0, accesses from 4096)"), "{}", differs.says);
         let equals = beside_it(&[1, 2, 5]);
-        assert_eq!(equals.finding, Finding::Fine);
-        assert!(equals.says.contains("those of 1 earlier run"), "{}", equals.says);
+        assert_eq!(equals.finding, GateFinding::Fine);
+        assert!(equals.says.contains("as in 1 earlier run"), "{}", equals.says);
     }
 
     #[test]
@@ -797,7 +797,7 @@ mod tests {
 
         beside(&[failed], &mut later);
 
-        assert!(later.gates.iter().all(|gate| gate.finding == Finding::Fine));
+        assert!(later.gates.iter().all(|gate| gate.finding == GateFinding::Fine));
     }
 
     #[test]
@@ -813,15 +813,15 @@ mod tests {
     #[test]
     fn what_is_not_fine_says_whose_doing_it_is_and_what_to_do() {
         for condition in ALL {
-            let bad = condition.gate(Finding::Spoiled, "x".to_owned());
-            let good = condition.gate(Finding::Fine, "x".to_owned());
+            let bad = condition.gate(GateFinding::Spoiled, "x".to_owned());
+            let good = condition.gate(GateFinding::Fine, "x".to_owned());
 
             assert!(!bad.remedy.is_empty(), "{}", condition.name);
             assert_eq!(good.remedy, "", "{}", condition.name);
         }
         let by = |name: &str| ALL.iter().find(|condition| condition.name == name).unwrap().by;
-        assert_eq!([by("busy machine"), by("device traffic"), by("steal"), by("same file")], [By::Others; 4]);
-        assert_eq!([by("cold"), by("device bytes"), by("direct"), by("quota")], [By::Setup; 4]);
+        assert_eq!([by("busy machine"), by("device traffic"), by("steal"), by("same file")], [Cause::Others; 4]);
+        assert_eq!([by("cold"), by("device bytes"), by("direct"), by("quota")], [Cause::Setup; 4]);
     }
 
     #[test]
@@ -830,6 +830,6 @@ mod tests {
         record.traits = None;
         record.trial.workload = Choice::plain("unheard-of");
 
-        assert_eq!(found("device bytes", &record), Some(Finding::Noted));
+        assert_eq!(found("device bytes", &record), Some(GateFinding::Noted));
     }
 }

@@ -5,9 +5,9 @@ use crate::trial::Trial;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The first line to the worker; each later one is a [`Word`].
+/// The first line to the worker; each later one is a [`Signal`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Order {
+pub struct Assignment {
     /// What to do.
     pub trial: Trial,
     /// A program to become once the cache is prepared, instead of running the trial: a peer.
@@ -17,14 +17,14 @@ pub struct Order {
 /// A word to the worker while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Word {
+pub enum Signal {
     /// The counters are read; begin the next phase.
     Go,
     /// End the visit now and report what there is.
     Stop,
 }
 
-/// A line from the worker. After `Ready` and each `Phase` it waits for a [`Word`].
+/// A line from the worker. After `Ready` and each `Phase` it waits for a [`Signal`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Said {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Below this mean, reading the clock (20-40 ns) at every access would be a visible share of it.
 const TIME_EACH_FROM: Nanos = Nanos(2_000);
 
-/// One access in so many is timed when they are faster than that.
+/// Accesses faster than this are timed by sampling.
 const SPARSE: u64 = 16;
 
 /// Two significant digits: 1 % wide buckets, small records.

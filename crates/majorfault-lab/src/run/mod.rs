@@ -20,7 +20,7 @@ use crate::place::child;
 use crate::record::{self, Answer, CacheEvidence, Latency, Outcome, Record, Timeline};
 use crate::trial::{Arm, Trial};
 use majorfault::{Error, Result};
-use message::Order;
+use message::Assignment;
 use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,7 +48,7 @@ pub fn run(trial: &Trial, session: &Session<'_>) -> Result<Record> {
         Err(missing) => return Ok(Record { outcome: Outcome::Missing(missing.into()), ..record }),
     };
     let worker = child::start_worker(limit.as_ref())?;
-    let order = Order { trial: trial.clone(), program: program.unwrap_or_default() };
+    let order = Assignment { trial: trial.clone(), program: program.unwrap_or_default() };
     watch::watch(&order, worker, limit.as_ref(), session, &mut record)?;
     record.traits = kinds::traits(trial, &record.settings, record.accesses());
     if record.outcome == Outcome::Done || record.outcome == Outcome::Interrupted {

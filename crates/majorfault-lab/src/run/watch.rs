@@ -4,7 +4,7 @@ use crate::peer;
 use crate::place::MemoryLimit;
 use crate::place::child::Worker;
 use crate::record::{FileState, Outcome, Phase, Record};
-use crate::run::message::{Ended, Order, Said, Word};
+use crate::run::message::{Assignment, Ended, Said, Signal};
 use crate::run::worker::GRACE;
 use crate::run::{Session, page_cache};
 use crate::trial::Arm;
@@ -44,7 +44,7 @@ struct Watch<'a> {
 ///
 /// Errors: Io where the worker cannot be spoken to at all.
 pub(super) fn watch(
-    order: &Order,
+    order: &Assignment,
     mut worker: Worker,
     limit: Option<&MemoryLimit>,
     session: &Session<'_>,
@@ -147,7 +147,7 @@ impl Watch<'_> {
     }
 
     /// A peer: prepared by the worker, then on its own until it exits.
-    fn follow_peer(&mut self, order: &Order, record: &mut Record) {
+    fn follow_peer(&mut self, order: &Assignment, record: &mut Record) {
         let mut began = self.before.at;
         let mut output = String::new();
         loop {
@@ -202,7 +202,7 @@ impl Watch<'_> {
         match self.told_to_stop {
             None if self.session.stop.load(Ordering::Relaxed) => {
                 // A method's worker listens to words; a peer does what every program does.
-                let _ = tell(&mut self.worker, &Word::Stop);
+                let _ = tell(&mut self.worker, &Signal::Stop);
                 if matches!(record.trial.arm, Arm::Peer(_)) {
                     self.worker.interrupt();
                 }
@@ -218,7 +218,7 @@ impl Watch<'_> {
         self.before = self.observer.read();
         self.samples.push(self.before.clone());
         // A worker that died meanwhile is noticed when its output ends.
-        let _ = tell(&mut self.worker, &Word::Go);
+        let _ = tell(&mut self.worker, &Signal::Go);
     }
 
     /// What each counter grew by since the worker was last let go, or is now.

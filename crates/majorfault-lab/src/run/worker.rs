@@ -3,13 +3,13 @@
 //! It reads its order and its words from the watcher's pipe and waits between phases, outside the clock, while the
 //! watcher reads the counters.
 
-use crate::data::{Content, PAGE};
+use crate::data::{MadeContent, PAGE};
 use crate::place::child::{self, LOST};
-use crate::procedure::{self, Stage, Told};
+use crate::procedure::{self, ProcedureReport, Stage};
 use crate::record::{Answer, CacheEvidence, Latency, Outcome, Timeline};
 use crate::run::check::{self, Check};
 use crate::run::drive::{Driven, drive};
-use crate::run::message::{Ended, Order, Said, Word};
+use crate::run::message::{Assignment, Ended, Said, Signal};
 use crate::run::meter::{Interval, Until, buckets};
 use crate::run::page_cache;
 use crate::trial::{Arm, Choice, Direction, Trial};
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// The worker's ends of the pipes.
 struct Line<W> {
-    words: Receiver<Word>,
+    words: Receiver<Signal>,
     output: W,
 }
 
@@ -51,7 +51,7 @@ impl<W: Write> Line<W> {
 pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) {
     child::die_with_parent();
     let mut first = String::new();
-    let order: Order = match input.read_line(&mut first).map(|_| serde_json::from_str(&first)) {
+    let order: Assignment = match input.read_line(&mut first).map(|_| serde_json::from_str(&first)) {
         Ok(Ok(order)) => order,
         _ => {
             eprintln!("majorfault: this subcommand is for majorfault's own use; it expects an order on standard input");
@@ -62,8 +62,8 @@ pub fn serve(mut input: impl BufRead + Send + 'static, output: impl Write) {
     let (sender, words) = channel();
     std::thread::spawn(move || {
         for line in input.lines().map_while(std::result::Result::ok) {
-            let Ok(word) = serde_json::from_str::<Word>(&line) else { break };
-            if word == Word::Stop {
+            let Ok(word) = serde_json::from_str::<Signal>(&line) else { break };
+            if word == Signal::Stop {
                 STOP.store(true, Ordering::Relaxed);
             }
             if sender.send(word).is_err() {
@@ -85,7 +85,7 @@ fn failed(error: Error) -> Ended {
     })
 }
 
-fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
+fn work<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
     let trial = &order.trial;
     if let Arm::Procedure(choice) = &trial.arm {
         return run_procedure(trial, choice, line);
@@ -105,11 +105,17 @@ fn work<W: Write>(order: &Order, stop: &AtomicBool, line: &mut Line<W>) -> Resul
 }
 
 /// The target, with the promise by which mapped methods lend bytes in place: what is measured is no copy.
-#[allow(unsafe_code, reason = "the one promise of the lab")]
+///
+/// Nobody can promise this of a file that a user names: another program may write it during the run. Then the bytes that a
+/// method shows change behind a shared slice, which Rust forbids, and the run means nothing. What follows is kept small, not
+/// excluded: all that is done with the bytes is adding them up as integers (any bits are valid; no length, index or text is
+/// taken from them), so that a change gives another sum. The gate `same file` refuses the run where the file's times or size
+/// changed, and `answer` where two methods saw other bytes. A file that is cut short reads as zeros and ends the run.
+#[allow(unsafe_code, reason = "taken for the user, in the one place where the lab opens what it measures")]
 fn assumed_unchanged(target: Target) -> Target {
     // SAFETY: this process opens one reader on the target and uses it and its siblings alone; what is read back is read when
-    // they are gone. Files that we made are ours alone while their session runs, and those that a user names are compared
-    // before and after by the gate `same file`. What looks at the bytes (`check`) adds up integers, of which any are valid.
+    // they are gone. Files that we made are ours alone while their session runs. Of a user's file the user promises it, by
+    // naming it to a measurement: see above for what is done against a broken promise.
     unsafe { target.assume_unchanged() }
 }
 
@@ -128,7 +134,7 @@ fn run_procedure<W: Write>(trial: &Trial, choice: &Choice, line: &mut Line<W>) -
     let dir = trial.data.files.first().cloned().unwrap_or_default();
     let mut stage = Stage::new(dir, &mut boundary);
     (procedure.run)(&given, &mut stage)?;
-    let Told { figures, notes, threads } = stage.told();
+    let ProcedureReport { figures, notes, threads } = stage.told();
     Ok(Ended {
         settings: given.0,
         notes,
@@ -243,7 +249,7 @@ fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> 
 fn check_of(trial: &Trial) -> Check {
     match trial.data.content_seed {
         _ if is_control(trial) => Check::Nothing("the control does not read the file"),
-        Some(seed) => Check::Content { content: Content::of(seed), wrong: 0, first: None },
+        Some(seed) => Check::MadeContent { content: MadeContent::of(seed), wrong: 0, first: None },
         None => Check::Digests(Vec::new()),
     }
 }
@@ -281,7 +287,7 @@ fn is_written(target: &Target, extent: Extent, generation: u64) -> bool {
     let Ok((index, offset)) = target.locate(extent) else { return false };
     let mut page = [0; PAGE];
     read::pread_exact(&target.files()[index].file, &mut page, offset).is_ok()
-        && Content::page_and_generation(&page) == Some((extent.offset / PAGE as u64, generation))
+        && MadeContent::page_and_generation(&page) == Some((extent.offset / PAGE as u64, generation))
 }
 
 /// The intervals of all threads, added.

@@ -1,4 +1,4 @@
-//! The advice calls of the watched process, brought to the files they are for.
+//! The advice calls of the watched process, by the files that they are for.
 
 use super::evidence::{AdviceSeen, WillNeed};
 use crate::watch::files;
@@ -8,17 +8,17 @@ use majorfault::observe::places::{FileId, Place, Places};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 
-/// Files whose calls are kept, and calls of each whose length is.
+/// The most files with their calls kept, and the most calls of each with their length kept.
 const MOST_FILES: usize = 256;
 const MOST_CALLS: usize = 16 << 10;
 
-/// A watch of advice in progress.
+/// A watch of advice calls.
 pub(super) struct AdviceWatch {
     calls: AdviceCalls,
     book: Book,
 }
 
-/// What the calls so far were for.
+/// The calls so far, by file.
 #[derive(Default)]
 struct Book {
     pid: u32,
@@ -29,7 +29,7 @@ struct Book {
     unresolved: u64,
 }
 
-/// What was asked of one file.
+/// The calls for one file.
 struct Asked {
     path: String,
     file: File,
@@ -40,29 +40,29 @@ struct Asked {
 impl AdviceWatch {
     /// Watches the calls of `pid`.
     ///
-    /// Errors: Missing, as [`AdviceCalls::open`] has it.
+    /// Errors: Missing, as for [`AdviceCalls::open`].
     pub(super) fn open(pid: u32) -> Result<AdviceWatch, Missing> {
         Ok(AdviceWatch { calls: AdviceCalls::open(pid)?, book: Book { pid, ..Book::default() } })
     }
 
-    /// Takes the calls since the last time; `places` knows the mappings made until now.
+    /// Takes the calls since the last time; `places` knows the mappings made so far.
     pub(super) fn read(&mut self, places: &mut Places) {
         let mut calls = Vec::new();
         self.calls.read(|call| calls.push(call));
         self.book.take(&calls, places);
     }
 
-    /// The latest advice on the order of accesses to mappings of this file.
+    /// The latest advice about the order of accesses to mappings of this file.
     pub(super) fn latest(&self, id: FileId) -> Option<&'static str> {
         self.book.latest.get(&id).map(|advice| advice.word())
     }
 
-    /// Calls that populated mappings of this file.
+    /// The number of calls that populated mappings of this file.
     pub(super) fn populates(&self, id: FileId) -> u64 {
         self.book.populates.get(&id).copied().unwrap_or(0)
     }
 
-    /// What was seen.
+    /// The advice seen.
     pub(super) fn into_evidence(self) -> AdviceSeen {
         let (lost, unfollowed) = (self.calls.lost(), self.calls.unfollowed());
         AdviceSeen { lost, unfollowed, ..self.book.into_evidence() }
@@ -70,10 +70,10 @@ impl AdviceWatch {
 }
 
 impl Book {
-    /// Takes calls that were made; `places` knows the mappings made until now.
+    /// Takes these calls; `places` knows the mappings made so far.
     fn take(&mut self, calls: &[AdviceCall], places: &mut Places) {
         let pid = self.pid;
-        // A descriptor may stand for another file at the next time.
+        // A descriptor may mean another file the next time.
         let mut known = HashMap::new();
         for call in calls.iter().filter(|call| call.process == pid) {
             *self.counts.entry(call.advice).or_default() += 1;
@@ -86,7 +86,7 @@ impl Book {
         }
     }
 
-    /// Keeps advice that says how a mapped file is used; the allocator's own is passed over without a look at mappings.
+    /// Keeps advice about how a mapped file is used; the allocator's own is skipped without a lookup of mappings.
     fn hear(&mut self, advice: Named, address: u64, places: &mut Places) {
         let is_populate = matches!(advice.word(), "MADV_POPULATE_READ" | "MADV_POPULATE_WRITE");
         if !is_populate && !is_of_order(advice) {
@@ -99,7 +99,7 @@ impl Book {
         }
     }
 
-    /// Adds a call that asks for reading to its file; none where that is not known.
+    /// Adds a call that asks for reading to its file; none where the file is not known.
     fn ask(&mut self, call: &AdviceCall, places: &mut Places, known: &mut HashMap<i32, Option<FileId>>) -> Option<()> {
         let (id, offset, length) = match call.range {
             Range::Memory { address, length } => {
@@ -109,7 +109,7 @@ impl Book {
             }
             Range::File { descriptor, offset, length } => {
                 let id = (*known.entry(descriptor).or_insert_with(|| self.note_descriptor(descriptor)))?;
-                // posix_fadvise(2): zero is to the end of the file.
+                // posix_fadvise(2): zero means to the end of the file.
                 (id, offset, if length == 0 && call.advice != Named::ReadAhead { u64::MAX } else { length })
             }
         };
@@ -149,7 +149,7 @@ impl Book {
     fn into_evidence(self) -> AdviceSeen {
         let mut calls: Vec<(&'static str, u64)> = Vec::new();
         for (advice, count) in self.counts {
-            // Numbers without a name share one.
+            // Numbers without a name share one entry.
             match calls.iter_mut().find(|(word, _)| *word == advice.word()) {
                 Some((_, sum)) => *sum += count,
                 None => calls.push((advice.word(), count)),
@@ -186,7 +186,7 @@ impl Asked {
     }
 }
 
-/// Whether it says in which order pages will be touched: one of those replaces another.
+/// Whether it is about the order in which pages will be touched: such advice replaces other such advice.
 fn is_of_order(advice: Named) -> bool {
     matches!(advice.word(), "MADV_NORMAL" | "MADV_RANDOM" | "MADV_SEQUENTIAL")
 }
@@ -271,13 +271,13 @@ mod tests {
         assert_eq!(within_one_file(&mut places, stack, 1), None);
     }
 
-    /// A file of 1 MiB that we have open and mapped.
+    /// A file of 1 MiB that this test has open and mapped.
     struct World {
         book: Book,
         places: Places,
         file: tempfile::NamedTempFile,
         id: FileId,
-        /// Where it is mapped.
+        /// Its address.
         begin: u64,
         _mapped: majorfault::access::Opened,
     }

@@ -1,4 +1,4 @@
-//! What only smaps tells: advice in force and page sizes. Reading it may stall the process, so it is asked for.
+//! What only smaps shows: advice in force and page sizes. Reading it may stall the process, so it is optional.
 
 use super::evidence::{Deep, Huge};
 use super::tally::Tally;
@@ -9,12 +9,12 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::time::Duration;
 
-/// Looks at most, and the pause between two, where a file with so many faults is not mapped just now.
+/// The most looks, and the pause between two, where a file with many faults is not mapped at the moment.
 const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(7);
 const MANY_FAULTS: u64 = 64;
 
-/// Details of all mappings. A program that maps anew for each scan may be between two of them: it is looked at again.
+/// Details of all mappings. A program that maps anew for each scan may be between two scans, so it looks again.
 ///
 /// Errors: Missing where smaps may not be read.
 pub fn read(pid: u32, tallies: &HashMap<FileId, Tally>) -> Result<Vec<smaps::Detail>, Missing> {
@@ -36,7 +36,7 @@ pub fn read(pid: u32, tallies: &HashMap<FileId, Tally>) -> Result<Vec<smaps::Det
     Ok(details)
 }
 
-/// What a rule looks at, of one mapping.
+/// The parts of a mapping that rules look at.
 pub fn deep_of(detail: &smaps::Detail) -> Deep {
     Deep {
         random: detail.has(b"rr"),
@@ -47,7 +47,7 @@ pub fn deep_of(detail: &smaps::Detail) -> Deep {
     }
 }
 
-/// Anonymous memory and what of it is in huge pages.
+/// Anonymous memory, and how much of it is in huge pages.
 pub fn huge(details: &[smaps::Detail]) -> Huge {
     let anonymous = details.iter().filter(|it| !it.vma.is_file() && it.vma.is_private() && it.vma.len() >= 2 << 20);
     anonymous.fold(Huge::default(), |sum, it| Huge {

@@ -1,4 +1,4 @@
-//! What is known of a watched process: gathered once, plain data, judged by the rules.
+//! What is known about a watched process: gathered once, plain data, judged by the rules.
 
 use super::grid::{FaultTimeline, Grid};
 use crate::watch::files::Descriptor;
@@ -8,41 +8,41 @@ use majorfault::observe::places::FileId;
 use majorfault::proc::maps::Vma;
 use std::time::Duration;
 
-/// Evicted pages needed again, each second, that are pressure.
+/// Evicted pages needed again each second that mean memory pressure.
 pub const PRESSURE: f64 = 100.0;
 
-/// Everything that a rule may look at. What could not be had is `None`, with its reason in `missing`.
+/// Everything that a rule may look at. What could not be seen is `None`, with its reason in `missing`.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
-    /// Who.
+    /// The process.
     pub target: Watched,
     /// How long it was watched.
     pub watched: Duration,
     /// Its state at the end.
     pub process: Process,
-    /// What it called and read explicitly, in the time watched.
+    /// Its read calls and the bytes that devices read for it, during the watch.
     pub calls: Option<Calls>,
     /// Its page faults, one by one.
     pub faults: Option<FaultCounts>,
-    /// The same over time.
+    /// Its faults over time.
     pub timeline: Option<FaultTimeline>,
     /// The advice it gave, call by call.
     pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
     pub files: Vec<MappedFile>,
-    /// What it has open.
+    /// The files that it has open.
     pub descriptors: Vec<Descriptor>,
-    /// Counters by name: what they grew by, or are now.
+    /// Counters by name: their growth, or their level.
     pub counters: Vec<(&'static str, u64)>,
     /// The cgroup that limits it.
     pub group: Option<Group>,
     /// The machine around it.
     pub machine: MachineState,
-    /// Private writable anonymous memory that MADV_HUGEPAGE was given for and what of it is huge; only with --deep.
+    /// Private writable anonymous memory with MADV_HUGEPAGE, and how much of it is in huge pages; only with --deep.
     pub huge: Option<Huge>,
     /// What could not be seen, and why.
     pub missing: Vec<Missing>,
-    /// Whether it ended while it was watched.
+    /// Whether the process ended during the watch.
     pub ended: bool,
 }
 
@@ -72,10 +72,10 @@ pub struct Process {
     pub mappings: u64,
 }
 
-/// Growth of /proc/PID/io.
+/// The growth of /proc/PID/io.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calls {
-    /// Bytes that read calls returned, from wherever.
+    /// Bytes that read calls returned, from the cache or a device.
     pub read_call_bytes: u64,
     /// Read calls.
     pub read_calls: u64,
@@ -83,14 +83,14 @@ pub struct Calls {
     pub device_bytes: u64,
 }
 
-/// What the sampler saw.
+/// The sampler's counts.
 #[derive(Clone, Debug, Default)]
 pub struct FaultCounts {
     /// Faults.
     pub seen: u64,
-    /// Of these, that started a read of a device.
+    /// Of these, those that started a read of a device.
     pub major: u64,
-    /// Of these, that waited: major ones, and those for a read already under way (longer than 20 us, in a file).
+    /// Of these, those that waited: major faults, and faults for a read already under way (longer than 20 us, in a file).
     pub waits: u64,
     /// Nanoseconds waited in them, over all threads.
     pub waited_ns: u64,
@@ -98,9 +98,9 @@ pub struct FaultCounts {
     pub anonymous: u64,
     /// In files.
     pub in_files: u64,
-    /// In places that were unmapped before we looked.
+    /// At addresses that were unmapped before they were looked up.
     pub unresolved: u64,
-    /// Records that did not fit into the rings.
+    /// Records lost because they did not fit into the rings.
     pub lost: u64,
     /// Processes forked.
     pub forks: u64,
@@ -114,78 +114,78 @@ pub struct FaultCounts {
     pub threads: usize,
 }
 
-/// The advice calls that were seen.
+/// The advice calls seen.
 #[derive(Clone, Debug, Default)]
 pub struct AdviceSeen {
-    /// How often which, by the constants' names.
+    /// Number of calls by the constant's name.
     pub calls: Vec<(&'static str, u64)>,
-    /// The files that it was told will be needed, the longest call first.
+    /// The files announced as needed soon, the longest call first.
     pub will_need: Vec<WillNeed>,
-    /// Calls for ranges or descriptors that belonged to no file we know when we looked.
+    /// Calls for ranges or descriptors that belonged to no known file when they were looked up.
     pub unresolved: u64,
-    /// Calls that did not fit into the rings.
+    /// Calls lost because they did not fit into the rings.
     pub lost: u64,
     /// Threads not followed.
     pub unfollowed: usize,
 }
 
-/// A file that the kernel was told will be needed: MADV_WILLNEED, POSIX_FADV_WILLNEED, readahead(2).
+/// A file that was announced as needed soon: MADV_WILLNEED, POSIX_FADV_WILLNEED, readahead(2).
 #[derive(Clone, Debug, Default)]
 pub struct WillNeed {
-    /// Which.
+    /// The file's identity.
     pub id: FileId,
     /// Its path.
     pub path: String,
     /// The advice of the longest call, by its constant's name.
     pub advice: &'static str,
-    /// Calls, of which the first 16384 are looked at.
+    /// Calls; the first 16384 are examined.
     pub calls: u64,
     /// Bytes of the file that the longest call asked for.
     pub longest_bytes: u64,
-    /// Bytes of the middle one.
+    /// Bytes of the median call.
     pub median_bytes: u64,
-    /// Calls that asked for more than the kernel reads for one (see [`WillNeed::cap_bytes`]).
+    /// Calls that asked for more than the kernel reads in one call (see [`WillNeed::cap_bytes`]).
     pub beyond_cap: u64,
-    /// read_ahead_kb of its device, now; a file keeps what was in force when it was opened.
+    /// read_ahead_kb of its device, now; a file keeps the value that was in force when it was opened.
     pub read_ahead_kb: Option<u64>,
     /// Largest request of its device, max_sectors_kb.
     pub largest_request_kb: Option<u64>,
-    /// Bytes.
+    /// Size of the file in bytes.
     pub size_bytes: Option<u64>,
-    /// Bytes of it in the page cache, at the end.
+    /// Bytes of it in the page cache at the end.
     pub cached_bytes: Option<u64>,
 }
 
 /// A regular file that is mapped.
 #[derive(Clone, Debug, Default)]
 pub struct MappedFile {
-    /// Which.
+    /// The file's identity.
     pub id: FileId,
     /// Its path as the kernel prints it.
     pub path: String,
-    /// Whether it has no name any more.
+    /// Whether it no longer has a name.
     pub deleted: bool,
-    /// Bytes, where we could look.
+    /// Size in bytes, where it could be read.
     pub size_bytes: Option<u64>,
-    /// Size before and after, where it became shorter while we watched.
+    /// Size before and after, where it became shorter during the watch.
     pub shrunk: Option<(u64, u64)>,
-    /// Type of the file system.
+    /// Type of its file system.
     pub filesystem: String,
     /// Options of its mount.
     pub mount_options: String,
     /// read_ahead_kb of its device.
     pub read_ahead_kb: Option<u64>,
-    /// Where it is mapped, with details where they were asked for.
+    /// Its mappings, with details where they were requested.
     pub mappings: Vec<FileMapping>,
-    /// Bytes of it in the page cache, at the end.
+    /// Bytes of it in the page cache at the end.
     pub cached_bytes: Option<u64>,
-    /// Bytes of it that came into the page cache meanwhile, by looks every 100 ms; only where faults cannot be seen.
+    /// Bytes of it that were read into the page cache, from checks every 100 ms; only where faults cannot be seen.
     pub came_bytes: Option<u64>,
     /// Faults in it.
     pub faults: u64,
-    /// Of these, that started a read.
+    /// Of these, those that started a read.
     pub major: u64,
-    /// Of these, that waited (see [`FaultCounts::waits`]).
+    /// Of these, those that waited (see [`FaultCounts::waits`]).
     pub waits: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
@@ -195,24 +195,24 @@ pub struct MappedFile {
     pub order: Option<Recognised>,
     /// The latest faults.
     pub latest: Vec<Access>,
-    /// All faults by time and offset, where there are some.
+    /// All faults by time and offset, where there were any.
     pub grid: Option<Grid>,
-    /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL that was seen for a mapping of it.
+    /// The latest of MADV_NORMAL, MADV_RANDOM and MADV_SEQUENTIAL seen for a mapping of it.
     pub advised: Option<&'static str>,
-    /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE that were seen for mappings of it.
+    /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE seen for mappings of it.
     pub populate_calls: u64,
 }
 
 /// One mapping of a file.
 #[derive(Clone, Debug, Default)]
 pub struct FileMapping {
-    /// Where.
+    /// The mapping.
     pub vma: Vma,
     /// Advice in force and page sizes; only with --deep.
     pub deep: Option<Deep>,
 }
 
-/// What only smaps tells.
+/// What only smaps shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deep {
     /// MADV_RANDOM is in force.
@@ -223,7 +223,7 @@ pub struct Deep {
     pub huge_wanted: bool,
     /// Bytes mapped and present.
     pub resident_bytes: u64,
-    /// Of these, by huge entries.
+    /// Of these, bytes mapped by huge entries.
     pub huge_bytes: u64,
 }
 
@@ -252,9 +252,9 @@ pub struct Group {
 pub struct MachineState {
     /// Kernel, as major and minor version.
     pub kernel: (u32, u32),
-    /// Memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// What could be given out without swapping.
+    /// Memory available without swapping.
     pub available_bytes: u64,
     /// Processors.
     pub processors: u64,
@@ -265,12 +265,12 @@ pub struct MachineState {
 }
 
 impl Evidence {
-    /// A counter's growth or level.
+    /// The growth or level of a counter.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
     }
 
-    /// So much each second of the time watched.
+    /// The rate per second of the watch.
     pub fn rate(&self, count: u64) -> f64 {
         count as f64 / self.watched.as_secs_f64().max(1e-3)
     }
@@ -280,29 +280,29 @@ impl Evidence {
         self.files.iter().filter(|file| file.is_data())
     }
 
-    /// Evicted file pages that were needed again, each second: the cgroup's where there is a count, else the machine's.
+    /// Evicted file pages needed again each second: the cgroup's where they are counted, otherwise the machine's.
     pub fn refaults(&self) -> Option<(f64, &'static str)> {
         let group = self.group.as_ref().filter(|group| group.limit_bytes.is_some());
         let own = group.and_then(|_| self.counter("cgroup_refault_pages")).map(|count| (self.rate(count), "cgroup"));
         own.or_else(|| {
             let refaults = self.counter("workingset_refault_file")?;
-            // The machine's refaults include those below the limits of other cgroups; its evictions do not.
+            // The machine's refaults include those in cgroups at their own limits; its evictions do not.
             let evicted = self.counter("pgsteal_kswapd").zip(self.counter("pgsteal_direct"));
             let most = evicted.map_or(u64::MAX, |(kswapd, direct)| kswapd + direct);
             Some((self.rate(refaults.min(most)), "machine"))
         })
     }
 
-    /// Whether MADV_RANDOM would do harm now: since Linux 6.3 its pages are not marked as used (vma_has_recency), and there
-    /// is pressure on memory.
+    /// Whether MADV_RANDOM would do harm now: since Linux 6.3 its pages are not marked as used (vma_has_recency), and memory
+    /// is under pressure.
     pub fn random_costs_hot_pages(&self) -> bool {
         self.machine.kernel >= (6, 3) && self.refaults().is_some_and(|(rate, _)| rate >= PRESSURE)
     }
 }
 
 impl WillNeed {
-    /// The most that the kernel reads for one call: force_page_cache_ra (mm/readahead.c) cuts it to the larger of the
-    /// read-ahead window and the device's largest request, and says nothing.
+    /// The most that the kernel reads in one call: force_page_cache_ra (mm/readahead.c) silently cuts a call to the larger of the
+    /// read-ahead window and the device's largest request.
     pub fn cap_bytes(&self) -> Option<u64> {
         Some(self.read_ahead_kb?.max(self.largest_request_kb?) << 10)
     }
@@ -319,20 +319,22 @@ impl MappedFile {
         self.mappings.iter().map(|mapping| mapping.vma.len()).sum()
     }
 
-    /// Bytes of pages that had to be read for those who touched them; a page that was dropped meanwhile counts again.
+    /// Bytes of pages that were read because a thread touched them; a page that was dropped meanwhile counts again.
     pub fn asked_bytes(&self) -> u64 {
         self.touched_pages.max(self.major) * 4096
     }
 
-    /// How MADV_RANDOM is known to be in force: by smaps, or without it by a call that was seen; none where it isn't.
+    /// How MADV_RANDOM is known to be in force: from smaps, or without smaps from a call that was seen; none where it is not.
     pub fn random_advice(&self) -> Option<&'static str> {
         match self.mappings.iter().any(|mapping| mapping.deep.is_some()) {
             true => self.any(|deep| deep.random).then_some("advice random in force (VmFlags rr)"),
-            false => (self.advised == Some("MADV_RANDOM")).then_some("advice random given while watched (MADV_RANDOM)"),
+            false => {
+                (self.advised == Some("MADV_RANDOM")).then_some("advice random given during the watch (MADV_RANDOM)")
+            }
         }
     }
 
-    /// Whether a mapping of it has what smaps tells.
+    /// Whether any mapping of it has this, according to smaps.
     pub fn any(&self, is: impl Fn(&Deep) -> bool) -> bool {
         self.mappings.iter().filter_map(|mapping| mapping.deep.as_ref()).any(is)
     }

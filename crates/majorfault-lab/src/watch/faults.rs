@@ -1,4 +1,4 @@
-//! The page faults of a process and of those it starts, with the files they are in.
+//! The page faults of a process and of the processes it starts, with the files that they are in.
 
 use super::{check, closed, has_ended, raise_descriptor_limit};
 use majorfault::observe::places::{FileId, Place, Places};
@@ -7,28 +7,28 @@ use majorfault::{Nanos, Result};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the program is still there.
+/// How often to check whether the program still runs.
 const ALIVE: Duration = Duration::from_millis(50);
 
-/// Processes known before those that have ended are forgotten: a shell starts others all the time.
+/// The most processes known before ended ones are forgotten: a shell starts new ones all the time.
 const MOST_PROCESSES: usize = 256;
 
 /// A fault in a file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileFault {
-    /// Whose.
+    /// The process.
     pub process: u32,
-    /// Which thread.
+    /// The thread.
     pub thread: u32,
-    /// In which file.
+    /// The file.
     pub file: FileId,
-    /// Where there.
+    /// Offset in the file.
     pub offset: u64,
-    /// Where in memory.
+    /// Address in memory.
     pub address: u64,
 }
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub enum Happened {
     /// A fault in a file began.
@@ -46,7 +46,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Those of `pid` from now on.
+    /// Follows the faults of `pid` from now on.
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread), Missing (another user's; no rights to sample).
     pub fn of(pid: u32) -> Result<Faults> {
@@ -57,7 +57,7 @@ impl Faults {
         Ok(Faults { pid, sampler, places: HashMap::from([(pid, places)]), alive_at: Instant::now() })
     }
 
-    /// Shows what happened in files since the last time; gives the number of all faults.
+    /// Shows the faults in files since the last time; returns the number of all faults.
     pub fn read(&mut self, mut see: impl FnMut(Happened, &HashMap<u32, Places>)) -> u64 {
         let places = &mut self.places;
         self.sampler.read(|seen| match seen {
@@ -77,7 +77,7 @@ impl Faults {
                 }
             }
             Seen::Forked { process, .. } => {
-                // A child that is gone already has no faults left.
+                // A child that has ended already has no faults left.
                 if let Ok(of_child) = Places::of(process) {
                     if places.len() >= MOST_PROCESSES {
                         places.retain(|pid, _| !has_ended(*pid));
@@ -88,7 +88,7 @@ impl Faults {
         })
     }
 
-    /// Whether the process has ended; looked at now and then only.
+    /// Whether the process has ended; checked only now and then.
     pub fn has_ended(&mut self) -> bool {
         if self.alive_at.elapsed() < ALIVE {
             return false;
@@ -97,7 +97,7 @@ impl Faults {
         has_ended(self.pid)
     }
 
-    /// Faults that did not fit.
+    /// Faults lost because they did not fit into the rings.
     pub fn lost(&self) -> u64 {
         self.sampler.lost()
     }

@@ -1,4 +1,4 @@
-//! The files behind mappings and descriptors: opened without side effects, measured, found in the table of mounts.
+//! The files behind mappings and descriptors: opened without side effects, measured, and looked up in the mount table.
 
 use majorfault::observe::places::FileId;
 use majorfault::sys::cache;
@@ -19,7 +19,7 @@ pub struct Descriptor {
     pub number: u32,
     /// Path.
     pub path: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Whether it was opened with O_DIRECT.
     pub direct: bool,
@@ -27,7 +27,7 @@ pub struct Descriptor {
     pub cached_bytes: Option<u64>,
 }
 
-/// A mount, by the device number of what lies on it.
+/// A mount, by the device number of its files.
 pub struct Mount {
     device: (u32, u32),
     /// Type of the file system.
@@ -36,17 +36,17 @@ pub struct Mount {
     pub options: String,
 }
 
-/// Opens the file that process `pid` has mapped as `path`, if it is still that one and may be read by us.
+/// Opens the file that process `pid` has mapped as `path`, if it is still the same file and we may read it.
 pub fn open(pid: u32, path: &str, id: FileId) -> Option<File> {
     if !path.starts_with('/') {
         return None;
     }
-    // Its root directory may be another than ours (a container).
+    // The process's root directory may be another than ours (a container).
     let candidates = [rooted(pid, path), PathBuf::from(path)];
     candidates.iter().find_map(|path| regular(path).filter(|file| file.metadata().is_ok_and(|it| it.ino() == id.inode)))
 }
 
-/// Where we reach the file that [`open`] opens: by its own path, unless that is another file for us.
+/// The path by which we reach the file that [`open`] opens: its own, unless that names another file for us.
 pub fn reached(pid: u32, path: &str, id: FileId) -> Option<PathBuf> {
     let meant = open(pid, path, id)?.metadata().ok()?;
     let is_meant = |it: fs::Metadata| (it.dev(), it.ino()) == (meant.dev(), meant.ino());
@@ -57,7 +57,7 @@ fn rooted(pid: u32, path: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root{path}"))
 }
 
-/// Opens a regular file for reading; anything else is not touched.
+/// Opens a regular file for reading; anything else is left alone.
 fn regular(path: &Path) -> Option<File> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
@@ -89,12 +89,12 @@ fn mount(line: &str) -> Option<Mount> {
     Some(Mount { device: (major.parse().ok()?, minor.parse().ok()?), kind, options })
 }
 
-/// The mount with this device.
+/// The mount with this device number.
 pub fn mount_of(mounts: &[Mount], device: (u32, u32)) -> Option<&Mount> {
     mounts.iter().find(|mount| mount.device == device)
 }
 
-/// read_ahead_kb in force for files on this device: that of its backing device, network file systems included.
+/// The read_ahead_kb in force for files on this device: that of its backing device, for network file systems as well.
 pub fn read_ahead_kb(device: (u32, u32)) -> Option<u64> {
     let (major, minor) = device;
     queue(device, "read_ahead_kb").or_else(|| kib(&format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb")))
@@ -115,7 +115,7 @@ fn kib(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The file that process `pid` has open as `number`, with its path and identity, if it is regular and may be read by us.
+/// The file that process `pid` has open as `number`, with its path and identity, if it is regular and we may read it.
 pub fn open_descriptor(pid: u32, number: i32) -> Option<(String, FileId, File)> {
     let link = PathBuf::from(format!("/proc/{pid}/fd/{number}"));
     let path = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
@@ -134,7 +134,7 @@ pub fn descriptors(pid: u32, most: usize) -> Vec<Descriptor> {
 fn descriptor(pid: u32, link: &Path) -> Option<Descriptor> {
     let number: u32 = link.file_name()?.to_str()?.parse().ok()?;
     let meta = fs::metadata(link).ok().filter(fs::Metadata::is_file)?;
-    // What has no disk under it is no file in our sense: /proc, /sys.
+    // Files without a disk beneath do not count: /proc, /sys.
     let path = fs::read_link(link).ok()?.to_string_lossy().into_owned();
     if path.starts_with("/proc/") || path.starts_with("/sys/") {
         return None;

@@ -1,4 +1,4 @@
-//! Watches a process and brings together what is known of it. Reads only; the process is never stopped or changed.
+//! Watches a process and gathers what is known about it. Only reads; the process is never stopped or changed.
 
 use super::evidence::{Evidence, Watched};
 use super::round::Round;
@@ -11,34 +11,34 @@ use majorfault::{Missing, Nanos, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks into the rings, at most and at least.
+/// The longest and the shortest pause between two readings of the rings.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(1));
 
-/// Pause between two looks at counters, sizes and status.
+/// Pause between two readings of counters, sizes and status.
 const LEVELS: Duration = Duration::from_millis(100);
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
-    /// How long; shorter where the process ends.
+    /// How long; less where the process ends.
     pub length: Duration,
-    /// Whether smaps is read at the end, which may stall the process for milliseconds for each mapped GiB.
+    /// Whether to read smaps at the end, which may stall the process for milliseconds for each mapped GiB.
     pub deep: bool,
-    /// Whether advice is seen call by call, which makes each system call of the machine some 0.1 us longer meanwhile.
+    /// Whether to see advice call by call, which makes each system call on the machine some 0.1 us longer meanwhile.
     pub advice: bool,
 }
 
-/// Watches process `pid` once. Ends early when it ends, or when `stop` is raised.
+/// Watches process `pid` once. Stops early when it ends, or when `stop` is raised.
 ///
 /// Errors: Invalid (no such process, a thread, a kernel thread, ended already), Missing (another user's process).
 pub fn gather(pid: u32, options: WatchOptions, stop: &AtomicBool) -> Result<Evidence> {
     Watcher::open(pid)?.round(options, stop)
 }
 
-/// A process that is watched, round after round. Faults are seen without a gap between two rounds.
+/// A process that is watched, round after round. Rounds follow each other without a gap in the faults.
 pub struct Watcher {
     pid: u32,
-    /// The first round's; later ones look again, for mappings come and go.
+    /// For the first round; later rounds read the mappings again, because they change.
     places: Option<Places>,
     sampler: std::result::Result<Sampler, Missing>,
     /// Records lost before this round.
@@ -48,7 +48,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Begins to watch process `pid`.
+    /// Starts to watch process `pid`.
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread, ended already), Missing (another user's process).
     pub fn open(pid: u32) -> Result<Watcher> {
@@ -58,14 +58,14 @@ impl Watcher {
         Ok(Watcher { pid, places: Some(places), sampler: Sampler::open(pid), lost: 0, since: monotonic() })
     }
 
-    /// Who is watched.
+    /// The process.
     pub fn target(&self) -> Watched {
         status::target(self.pid)
     }
 
-    /// What was seen since the last round. Ends early when the process ends, or when `stop` is raised.
+    /// What was seen since the last round. Stops early when the process ends, or when `stop` is raised.
     ///
-    /// Errors: Invalid where the process ended before this round, Missing where it became another user's.
+    /// Errors: Invalid where the process ended before this round, Missing where it now belongs to another user.
     pub fn round(&mut self, options: WatchOptions, stop: &AtomicBool) -> Result<Evidence> {
         let pid = self.pid;
         let places = self.places.take().map_or_else(|| Places::of(pid), Ok).map_err(|error| closed(pid, &error))?;
@@ -98,7 +98,7 @@ impl Watcher {
         Duration::from_nanos(monotonic().0.saturating_sub(self.since.0))
     }
 
-    /// Reads the rings; gives the pause until the next time.
+    /// Reads the rings; returns the pause until the next time.
     fn drain(&mut self, round: &mut Round, pause: Duration) -> Duration {
         let fullness = self.sampler.as_mut().map_or(0.0, |sampler| {
             sampler.read(|seen| round.see(seen));

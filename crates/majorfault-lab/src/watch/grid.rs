@@ -1,6 +1,6 @@
-//! Faults over time, in bounded memory: bins that become twice as wide when what is seen goes beyond the last one.
+//! Faults over time, in bounded memory: bins double their width when a fault lies beyond the last one.
 //!
-//! Neither the size of a file nor the length of a watch that may be interrupted is known before.
+//! Neither the size of a file nor the length of a watch (it may be interrupted) is known beforehand.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Bins along each axis.
 pub const BINS: u64 = 128;
 
-/// Narrowest bins that are worth a look: a millisecond and a page.
+/// The narrowest useful bins: a millisecond and a page.
 const LEAST_NS: u64 = 1_000_000;
 const LEAST_BYTES: u64 = 4096;
 
@@ -19,7 +19,7 @@ pub struct Grid {
     pub bin_ns: u64,
     /// Width of a bin of offsets, the first of which begins with the file.
     pub bin_bytes: u64,
-    /// Faults by number of the bins of time and offset; only where there are some.
+    /// Faults by the numbers of their bins of time and offset; only bins that have some.
     pub cells: BTreeMap<(u64, u64), u64>,
 }
 
@@ -28,22 +28,22 @@ pub struct Grid {
 pub struct FaultTimeline {
     /// Width of a bin, the first of which begins with the watch.
     pub bin_ns: u64,
-    /// What happened in each.
+    /// The counts of each bin.
     pub bins: Vec<Moment>,
 }
 
-/// What happened in one bin of time.
+/// The counts of one bin of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
     /// Faults that began.
     pub faults: u64,
     /// Of these, in files.
     pub in_files: u64,
-    /// Nanoseconds that threads waited, all added up; a wait is shared by the bins it lasts through.
+    /// Nanoseconds that threads waited, summed over threads; a wait is divided among the bins that it lasts through.
     pub waited_ns: u64,
 }
 
-/// The width of bins that, doubled often enough, fill all bins in exactly `length`.
+/// The width of bins that, doubled often enough, cover exactly `length` with all bins.
 fn narrowest(length: Duration) -> u64 {
     let mut bin_ns = (length.as_nanos() as u64).div_ceil(BINS).max(1);
     while bin_ns / 2 >= LEAST_NS {
@@ -53,12 +53,12 @@ fn narrowest(length: Duration) -> u64 {
 }
 
 impl Grid {
-    /// Empty, for a watch of `length`.
+    /// An empty grid for a watch of `length`.
     pub fn new(length: Duration) -> Grid {
         Grid { bin_ns: narrowest(length), bin_bytes: LEAST_BYTES, cells: BTreeMap::new() }
     }
 
-    /// Counts a fault so many nanoseconds after the beginning.
+    /// Counts a fault this many nanoseconds after the beginning.
     pub fn add(&mut self, at_ns: u64, offset: u64) {
         self.cover(at_ns);
         while offset / self.bin_bytes >= BINS {
@@ -68,7 +68,7 @@ impl Grid {
         *self.cells.entry((at_ns / self.bin_ns, offset / self.bin_bytes)).or_default() += 1;
     }
 
-    /// Widens the bins of time until there is one for this moment.
+    /// Widens the bins of time until one covers this moment.
     pub fn cover(&mut self, at_ns: u64) {
         while at_ns / self.bin_ns >= BINS {
             self.bin_ns *= 2;
@@ -84,12 +84,12 @@ impl Grid {
 }
 
 impl FaultTimeline {
-    /// Empty, for a watch of `length`.
+    /// An empty timeline for a watch of `length`.
     pub fn new(length: Duration) -> FaultTimeline {
         FaultTimeline { bin_ns: narrowest(length), bins: Vec::new() }
     }
 
-    /// What happens at this moment, to be counted.
+    /// The counts of this moment.
     pub fn at(&mut self, at_ns: u64) -> &mut Moment {
         self.cover(at_ns);
         &mut self.bins[(at_ns / self.bin_ns) as usize]
@@ -106,7 +106,7 @@ impl FaultTimeline {
         }
     }
 
-    /// Widens the bins until there is one for this moment.
+    /// Widens the bins until one covers this moment.
     pub fn cover(&mut self, at_ns: u64) {
         while at_ns / self.bin_ns >= BINS {
             self.bin_ns *= 2;

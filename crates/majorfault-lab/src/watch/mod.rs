@@ -1,4 +1,4 @@
-//! A process that somebody else runs: whether it can be watched, and the files behind what it maps.
+//! A process that majorfault does not run: whether it can be watched, and the files behind its mappings.
 
 mod advice;
 mod details;
@@ -32,7 +32,7 @@ pub fn check(pid: u32) -> Result<()> {
     };
     let name = status.lines().next().and_then(|line| line.strip_prefix("Name:")).unwrap_or_default().trim();
     if let Some(group) = number(&status, "Tgid").filter(|group| *group != u64::from(pid)) {
-        return Err(Error::Invalid(format!("{pid} is a thread of process {group} ({name}); name the process")));
+        return Err(Error::Invalid(format!("{pid} is a thread of process {group} ({name}); name process {group}")));
     }
     if flags(pid) & KERNEL_THREAD != 0 {
         return Err(Error::Invalid(format!(
@@ -65,17 +65,17 @@ pub fn closed(pid: u32, error: &std::io::Error) -> Error {
     let owner = fs::metadata(format!("/proc/{pid}")).map(|meta| meta.uid()).ok();
     let own = rustix::process::geteuid().as_raw();
     let reason = match owner {
-        Some(owner) if owner != own => format!("it belongs to user {owner}, we are user {own}"),
-        _ => "it hides itself (not dumpable), or has more capabilities than we".to_owned(),
+        Some(owner) if owner != own => format!("it belongs to user {owner}, and majorfault runs as user {own}"),
+        _ => "it is not dumpable, or has more capabilities than majorfault".to_owned(),
     };
     Missing::new(format!("process {pid}"), reason, format!("run as its user, or as root: sudo majorfault … {pid}"))
         .into()
 }
 
-/// Sampling takes two descriptors for each thread and processor; the soft limit is only our own affair.
+/// Sampling takes two descriptors for each thread and processor; raising our own soft limit affects nobody else.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Refused: fewer threads are followed, and that is told.
+    // If refused, fewer threads are followed, which is reported.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Pause between two looks. The rings hold 6500 faults.
+/// Pause between two readings. The rings hold 6500 faults.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Extents that a trace may have, less than what a replay refuses.
+/// The most extents of a trace; fewer than a replay accepts.
 const MOST: u64 = 60_000_000;
 
 /// Smallest unit that is mapped.
@@ -24,33 +24,33 @@ const PAGE: u64 = 4096;
 /// What is recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingOptions {
-    /// Until when; none is as long as the program runs.
+    /// When to stop; none means when the program ends.
     pub length: Option<Duration>,
-    /// Whether files that hold code are recorded, too.
+    /// Whether files that hold code are recorded as well.
     pub code: bool,
 }
 
-/// What was recorded.
+/// The outcome of a recording.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// How long it took.
+    /// How long it recorded.
     pub length: Duration,
     /// Whether the program ended.
     pub ended: bool,
-    /// Faults that did not fit, so that the trace has gaps.
+    /// Faults lost because they did not fit into the rings, so that the trace has gaps.
     pub lost: u64,
     /// Whether the trace is full and recording ended there.
     pub is_full: bool,
-    /// By file, those with most accesses first.
+    /// By file, those with the most accesses first.
     pub files: Vec<RecordedFile>,
 }
 
-/// What was recorded of a file.
+/// The record of one file.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedFile {
     /// Its path.
     pub path: String,
-    /// Bytes.
+    /// Its size in bytes.
     pub bytes: u64,
     /// Accesses.
     pub accesses: u64,
@@ -58,7 +58,7 @@ pub struct RecordedFile {
     pub threads: usize,
 }
 
-/// Records `pid` and what it starts into a trace at `path`, until it ends, the time is over or `stop` is raised.
+/// Records `pid` and the processes that it starts into a trace at `path`, until it ends, the time is over or `stop` is raised.
 ///
 /// Errors: as [`Faults::of`]; Io (the trace cannot be written).
 pub fn record(pid: u32, path: &Path, options: RecordingOptions, stop: &AtomicBool) -> Result<Recorded> {
@@ -88,7 +88,7 @@ struct Tape {
     writer: Writer,
     /// None where a file is left out.
     files: HashMap<FileId, Option<(usize, RecordedFile)>>,
-    /// What each thread is doing in each file.
+    /// The run that each thread is making in each file.
     runs: HashMap<(u32, FileId), Run>,
     code: bool,
 }
@@ -145,7 +145,7 @@ fn known(
     let places = places.get(&fault.process)?;
     let of_file = |vma: &&majorfault::proc::maps::Vma| vma.device == fault.file.device && vma.inode == fault.file.inode;
     let path = places.path(fault.file).unwrap_or_default().to_owned();
-    // Gone, or not to be opened by us: as long as the mappings reach.
+    // Gone, or not readable by us: as long as its mappings reach.
     let reach = || places.mappings().iter().filter(of_file).map(|vma| vma.offset + vma.len()).max();
     let opened = files::open(fault.process, &path, fault.file);
     if !code && opened.as_ref().is_some_and(is_code) {

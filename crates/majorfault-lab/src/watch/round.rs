@@ -1,4 +1,4 @@
-//! One round of a watch in progress: what the sampler shows is counted, what changes slowly is looked at.
+//! One round of a watch: counts what the sampler shows, and reads what changes slowly.
 
 use super::advice::AdviceWatch;
 use super::details;
@@ -19,16 +19,16 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Files that are opened to look at their size and cache.
+/// The most files that are opened for their size and cached bytes.
 const MOST_FILES: usize = 256;
 
-/// Descriptors that are looked at.
+/// The most descriptors that are examined.
 const MOST_DESCRIPTORS: usize = 256;
 
-/// Looks at the cache take a twentieth of the time at most: each costs more, the more is cached.
+/// Readings of cached bytes take at most a twentieth of the time: each costs more, the more is cached.
 const CACHE_SHARE: u32 = 20;
 
-/// One round in progress.
+/// A round in progress.
 pub struct Round {
     pid: u32,
     length: Duration,
@@ -57,7 +57,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Begins a round at the moment `since`; `gap` is why faults cannot be seen.
+    /// Starts a round at the moment `since`; `gap` is the reason why faults cannot be seen.
     pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: WatchOptions, since: Nanos) -> Round {
         let found = place::of_process(pid);
         let scene = Scene {
@@ -120,7 +120,7 @@ impl Round {
             }
             Seen::Waited { process, at, address, waited, major, .. } if process == self.pid => {
                 self.faults.major += u64::from(major);
-                // Long faults in anonymous memory clear huge pages; nobody waits for a device.
+                // Long faults in anonymous memory clear huge pages; no thread waits for a device.
                 if let Place::File(id, _) = self.places.locate(address) {
                     let waited_ns = waited.map_or(0, |waited| waited.0);
                     self.faults.waits += 1;
@@ -143,14 +143,14 @@ impl Round {
         }
     }
 
-    /// Counts the advice calls since the last time. After the faults, among which new mappings are told.
+    /// Counts the advice calls since the last time. Called after the faults, which report new mappings.
     pub fn read_advice(&mut self) {
         if let Some(advice) = &mut self.advice {
             advice.read(&mut self.places);
         }
     }
 
-    /// Nanoseconds from the beginning of the round. What comes after its end belongs to its last bin.
+    /// Nanoseconds since the beginning of the round. What comes after its end belongs to its last bin.
     fn moment(&self, at: Nanos) -> u64 {
         at.0.saturating_sub(self.since.0).min((self.length.as_nanos() as u64).saturating_sub(1))
     }
@@ -159,7 +159,7 @@ impl Round {
         self.tallies.entry(id).or_insert_with(|| Tally::new(self.length))
     }
 
-    /// What changes slowly: counters, status, sizes of files. Each keeps its last value when the process is gone.
+    /// Reads what changes slowly: counters, status, sizes of files. Each keeps its last value when the process is gone.
     pub fn levels(&mut self) {
         let now = self.observer.read();
         for (last, now) in self.last.values.iter_mut().zip(&now.values) {
@@ -185,7 +185,7 @@ impl Round {
         }
     }
 
-    /// The faults of this round, with what the sampler knows of its gaps.
+    /// The faults of this round, with the gaps that the sampler knows of.
     pub fn seen(&self, sampler: &Sampler, lost_before: u64) -> FaultCounts {
         FaultCounts {
             lost: sampler.lost().saturating_sub(lost_before),
@@ -195,7 +195,7 @@ impl Round {
         }
     }
 
-    /// What is known at the end.
+    /// The evidence at the end.
     pub fn into_evidence(mut self, watched: Duration, faults: Option<FaultCounts>, deep: bool) -> Evidence {
         let details = match deep && !self.ended {
             true => details::read(self.pid, &self.tallies),
@@ -206,7 +206,7 @@ impl Round {
             Vec::new()
         });
         let huge = (!details.is_empty()).then(|| details::huge(&details));
-        // All on one axis of time, whenever the last fault of each was.
+        // All on one time axis, whenever the last fault of each was.
         let last_ns = self.moment(Nanos(self.since.0 + watched.as_nanos() as u64));
         self.timeline.cover(last_ns);
         self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
@@ -242,11 +242,11 @@ impl Round {
             .collect()
     }
 
-    /// Files mapped at the end, and those that were while we watched and faulted.
+    /// Files mapped at the end, and files that were mapped during the watch and faulted.
     fn mapped_files(&mut self, details: &[smaps::Detail]) -> Vec<MappedFile> {
         let deep: HashMap<u64, &smaps::Detail> = details.iter().map(|detail| (detail.vma.start, detail)).collect();
         let mut files: HashMap<FileId, MappedFile> = HashMap::new();
-        // One look for both, where there are details: mappings come and go.
+        // One reading for both, where there are details: mappings change.
         let known: Vec<_> = match details {
             [] => self.places.mappings().to_vec(),
             details => details.iter().map(|detail| detail.vma.clone()).collect(),
@@ -297,7 +297,7 @@ impl Round {
     }
 }
 
-/// Mapped files that hold data; those are looked at by the counters of files and devices.
+/// Mapped files that hold data; the counters of files and devices observe them.
 fn data_paths(pid: u32, places: &Places) -> Vec<PathBuf> {
     let executable: HashSet<(u64, (u32, u32))> =
         places.mappings().iter().filter(|vma| vma.rights[2] == b'x').map(|vma| (vma.inode, vma.device)).collect();
@@ -321,7 +321,7 @@ mod tests {
 
     const SINCE: u64 = 1_000_000_000;
 
-    /// A round of one second that watches ourselves, without a sampler.
+    /// A round of one second that watches this test, without a sampler.
     fn own() -> Round {
         let pid = std::process::id();
         let gap = Missing::new("faults", "a test", "");
@@ -329,12 +329,12 @@ mod tests {
         Round::new(pid, Places::of(pid).unwrap(), Some(&gap), options, Nanos(SINCE))
     }
 
-    /// An address in a file that we have mapped: our own program.
+    /// An address in a file that this test has mapped: its own program.
     fn in_a_file() -> u64 {
         own as *const () as u64
     }
 
-    /// An address on a stack.
+    /// An address on the stack.
     fn in_memory() -> u64 {
         let here = std::process::id();
         std::ptr::from_ref(&here) as u64
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_without_a_fault_is_told_without_an_order() {
+    fn what_is_mapped_without_a_fault_is_reported_without_an_order() {
         let evidence = own().into_evidence(Duration::from_secs(1), None, false);
 
         let program = evidence.files.iter().find(|file| !file.mappings.is_empty()).unwrap();

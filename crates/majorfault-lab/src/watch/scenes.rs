@@ -1,4 +1,4 @@
-//! Made-up evidence for tests: a healthy program, to be spoilt in one way each.
+//! Made-up evidence for tests: a healthy program, in which each test breaks one thing.
 
 use super::evidence::{
     Calls, Deep, Evidence, FaultCounts, FileMapping, Group, MachineState, MappedFile, Process, Watched,
@@ -77,12 +77,12 @@ fn file() -> MappedFile {
     }
 }
 
-/// An order that four threads keep.
+/// An order that four threads follow.
 pub fn order(pattern: Pattern) -> Recognised {
     Recognised { pattern, confidence: 0.95, threads: 4, repeats: 0 }
 }
 
-/// The healthy program with its file spoilt.
+/// The healthy program with its file changed.
 pub fn with_file(spoil: impl FnOnce(&mut MappedFile)) -> Evidence {
     let mut evidence = healthy();
     spoil(&mut evidence.files[0]);

@@ -5,14 +5,14 @@ use majorfault::observe::CgroupDir;
 use majorfault::proc::number;
 use std::fs;
 
-/// Who it is.
+/// The process.
 pub fn target(pid: u32) -> Watched {
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned();
     Watched { pid, name: text(read("comm")), command: text(read("cmdline")) }
 }
 
-/// Its state; none where it is gone.
+/// Its state; none where it has ended.
 pub fn process(pid: u32, mappings: u64) -> Option<Process> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let bytes = |key: &str| number(&status, key).map(|kib| kib << 10);
@@ -27,7 +27,7 @@ pub fn process(pid: u32, mappings: u64) -> Option<Process> {
     })
 }
 
-/// What it has called and read so far.
+/// Its read calls and device bytes so far.
 pub fn calls(pid: u32) -> Option<Calls> {
     let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     Some(Calls {
@@ -37,7 +37,7 @@ pub fn calls(pid: u32) -> Option<Calls> {
     })
 }
 
-/// What the calls grew by.
+/// The growth of the calls.
 pub fn grown([before, after]: [Option<Calls>; 2]) -> Option<Calls> {
     let (before, after) = before.zip(after)?;
     Some(Calls {

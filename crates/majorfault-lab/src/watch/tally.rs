@@ -1,4 +1,4 @@
-//! What is counted of one file while it is watched: its faults, and its size.
+//! The counts of one file during the watch: its faults and its size.
 
 use super::grid::Grid;
 use crate::watch::files;
@@ -10,16 +10,16 @@ use std::time::Duration;
 /// Latest faults of a file that are kept.
 const LATEST: usize = 32 << 10;
 
-/// Different pages of a file that are counted; beyond it the number stays.
+/// The most different pages of a file that are counted; beyond that the number stays.
 const MOST_PAGES: usize = 1 << 20;
 
 /// Faults of one file.
 pub struct Tally {
     /// Faults.
     pub faults: u64,
-    /// Of these, that started a read.
+    /// Of these, those that started a read.
     pub major: u64,
-    /// Of these, that waited.
+    /// Of these, those that waited.
     pub waits: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
@@ -31,15 +31,15 @@ pub struct Tally {
     pub grid: Grid,
 }
 
-/// A file whose size is watched.
+/// A file with its size watched.
 pub struct Track {
     /// The file, where we could open it.
     pub file: Option<File>,
-    /// Its size at the last look.
+    /// Its size at the last reading.
     pub size_bytes: Option<u64>,
     /// Size before and after, where it became shorter.
     pub shrunk: Option<(u64, u64)>,
-    /// Bytes of it in the page cache at the last look, and those that came since the first, what left again not deducted; only
+    /// Bytes of it in the page cache at the last reading, and bytes added since the first (evictions are not deducted); only
     /// where faults cannot be seen.
     cached: Option<(u64, u64)>,
 }
@@ -51,7 +51,7 @@ impl Tally {
         Tally { faults: 0, major: 0, waits: 0, waited_ns: 0, pages, latest, grid }
     }
 
-    /// Counts a fault so many nanoseconds after the beginning of the watch.
+    /// Counts a fault this many nanoseconds after the beginning of the watch.
     pub fn add(&mut self, access: Access, at_ns: u64) {
         self.faults += 1;
         self.grid.add(at_ns, access.offset);
@@ -66,25 +66,25 @@ impl Tally {
 }
 
 impl Track {
-    /// Begins with the size of now.
+    /// Starts with the present size.
     pub fn of(file: Option<File>) -> Track {
         Track { size_bytes: size(file.as_ref()), file, shrunk: None, cached: None }
     }
 
-    /// Looks how much of the file is cached: all that can be seen of its reading where faults cannot. Costs up to a
-    /// millisecond for each cached GiB, so not to be done without a pause.
+    /// Reads how much of the file is cached: all that can be seen of its reading where faults cannot. Costs up to a
+    /// millisecond for each cached GiB, so pause between two calls.
     pub fn look_at_cache(&mut self) {
         let Some(now) = self.file.as_ref().and_then(files::cached_bytes) else { return };
         let (before, came) = self.cached.unwrap_or((now, 0));
         self.cached = Some((now, came + now.saturating_sub(before)));
     }
 
-    /// Bytes that came into the page cache, where that was looked at.
+    /// Bytes added to the page cache, where that was read.
     pub fn came_bytes(&self) -> Option<u64> {
         self.cached.map(|(_, came)| came)
     }
 
-    /// Looks at the size again.
+    /// Reads the size again.
     pub fn look(&mut self) {
         let now = size(self.file.as_ref());
         if let (Some(before), Some(now)) = (self.size_bytes, now)
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_told_with_both_lengths_though_it_grew_again() {
+    fn a_file_that_became_shorter_is_reported_with_both_lengths_though_it_grew_again() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8192).unwrap();
         let mut track = Track::of(Some(file.try_clone().unwrap()));

@@ -44,7 +44,7 @@ pub struct Workload {
     /// Bytes of one access where the user gives none.
     pub block: Bytes,
     /// Bytes of the distinct blocks that so many accesses of all threads together reach: exact for orders that visit a
-    /// block once, expected for random draws; `None` where that is not known, so that nobody counts on it.
+    /// block once, expected for random draws; `None` where that is not known.
     pub distinct: fn(&Space, &Given, u64) -> Option<u64>,
     /// The same order in fio's words; `None` where fio has none.
     pub fio: Option<fn(&Given) -> Result<FioOrder>>,

@@ -5,3 +5,4 @@ pub mod names;
 pub mod rooms;
 pub mod source;
 pub mod uses;
+pub mod words;

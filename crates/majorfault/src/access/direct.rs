@@ -1,7 +1,7 @@
 //! O_DIRECT: from the device into our buffer, past the page cache. No read-ahead, no eviction, nothing shared.
 //!
-//! The kernel wants offsets, lengths and addresses aligned; extents that are not are rounded out, and the part asked
-//! for is lent.
+//! The kernel requires aligned offsets, lengths and addresses. An extent that is not aligned is rounded out, and only the
+//! part that was asked for is lent.
 
 use crate::access::{
     self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor, transfer_error,
@@ -33,19 +33,19 @@ access::front_door! {
 }
 
 crate::params! {
-    /// Nothing can be chosen: the alignment is the device's.
+    /// It has no options: the device decides the alignment.
     #[non_exhaustive]
     pub struct DirectOptions {}
 }
 
-/// The files of a target, open with O_DIRECT.
+/// The files of a target, opened with O_DIRECT.
 pub(super) struct DirectFiles {
     pub(super) target: Arc<Target>,
     pub(super) files: Vec<File>,
     pub(super) alignment: Alignment,
 }
 
-/// An extent rounded out to what O_DIRECT takes.
+/// An extent rounded out to the alignment that O_DIRECT requires.
 pub(super) struct Aligned {
     /// Index of the file.
     pub(super) file: usize,
@@ -53,7 +53,7 @@ pub(super) struct Aligned {
     pub(super) offset: u64,
     /// Aligned length.
     pub(super) length: usize,
-    /// Where the extent lies in it.
+    /// Where the extent lies inside it.
     pub(super) inner: Range<usize>,
 }
 
@@ -93,7 +93,7 @@ impl DirectFiles {
         Ok(Aligned { file, offset, length, inner: inner..inner + extent.length })
     }
 
-    /// Fails where `extent` cannot be written: whole units are, and one that passes the end would make the file longer.
+    /// Fails where `extent` cannot be written: writes cover whole units, and a unit that passes the end would lengthen the file.
     fn check_update(&self, extent: Extent) -> Result<()> {
         self.target.check_writable()?;
         let Aligned { file, offset, length, .. } = self.align(extent)?;
@@ -102,7 +102,7 @@ impl DirectFiles {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "O_DIRECT writes here need multiples of {} bytes, and {} at {} lie in the last, which the file does not fill; \
+            "O_DIRECT writes whole units of {} bytes here, and the {} bytes at {} reach into the file's last, partial unit; \
              write them through the page cache",
             self.alignment.offset, extent.length, extent.offset
         )))
@@ -114,7 +114,7 @@ impl DirectFiles {
 }
 
 impl DirectReader {
-    /// Reads the aligned surroundings of `extent`; where they lie in the block. The end of a file may cut the
+    /// Reads the aligned surroundings of `extent` and returns where it lies in the block. The end of a file may cut the
     /// surroundings short, but not the extent.
     fn read(&mut self, extent: Extent) -> Result<Aligned> {
         let aligned = self.files.align(extent)?;
@@ -145,7 +145,7 @@ impl Reader for DirectReader {
             self.files.check_update(*extent)?;
             let mut aligned = self.files.align(*extent)?;
             if aligned.inner != (0..aligned.length) {
-                // What lies around the extent must be written back as it was.
+                // What lies around the extent must be written back unchanged.
                 aligned = self.read(*extent)?;
             }
             let Aligned { file, offset, length, inner } = aligned;

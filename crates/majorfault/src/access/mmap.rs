@@ -1,13 +1,13 @@
 //! The file mapped and read in place: no copy, a fault for every page (or folio) not yet mapped.
 //!
-//! In place only where somebody promised that nobody changes the file ([`Target::assume_unchanged`]); else each extent is copied
-//! before it is shown. Readers that share a mapping for writing keep their bytes apart by claims.
-#![allow(unsafe_code, reason = "the promise of the target is taken up where bytes are lent")]
+//! In place only where the caller promised that nobody changes the file ([`Target::assume_unchanged`]); otherwise each extent is
+//! copied before it is shown. Readers that share a writable mapping keep their bytes apart by claims.
+#![allow(unsafe_code, reason = "the target's promise is relied on where bytes are lent")]
 
-use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Reader, Urgency, Visitor};
+use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::params::{Given, Params};
+use crate::params::Params;
 use crate::sys::advice::{self, Advice};
 use crate::sys::claims::{Claimant, Claims, Kind};
 use crate::sys::fault::Guarded;
@@ -23,21 +23,55 @@ pub(super) const METHOD: Method = Method {
     hints: Hints::PageCache,
     depth: None,
     direct: DirectIo::Never,
-    params: MmapParams::declared,
-    open,
+    params: MmapOptions::declared,
+    open: access::by_names::<MmapOptions>,
 };
 
+access::front_door! {
+    /// The file mapped and used in place; the kernel reads what is touched.
+    ///
+    /// ```
+    /// use majorfault::access::{Mmap, MmapHint};
+    /// use majorfault::prefetch::Learned;
+    ///
+    /// # fn main() -> majorfault::Result<()> {
+    /// let plain = Mmap::options().advice(MmapHint::Random).open("/proc/self/exe")?;
+    /// let ahead = Mmap::options().policy(Learned::default()).open("/proc/self/exe")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// In place needs a promise, that nobody changes the file ([`Target::assume_unchanged`]); without it each extent is copied
+    /// before it is shown, and a note of [`Opened`] says so:
+    ///
+    /// ```
+    /// use majorfault::access::{Mmap, MethodOptions};
+    /// use majorfault::{Layout, Target};
+    /// use std::sync::Arc;
+    ///
+    /// # fn main() -> majorfault::Result<()> {
+    /// let target = Target::open(&["/proc/self/exe".into()], &Layout::default())?;
+    /// // SAFETY: the kernel lets nobody write a program that runs (ETXTBSY).
+    /// let target = unsafe { target.assume_unchanged() };
+    /// let in_place = Mmap::options().open_target(Arc::new(target))?;
+    /// assert!(in_place.notes.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    Mmap by MmapOptions
+}
+
 crate::choices! {
-    /// What the kernel is told about the mapping before the first touch (madvise(2)).
+    /// Advice to the kernel about the mapping, given before the first touch (madvise(2)).
     #[non_exhaustive]
     pub enum Hint {
         /// Nothing.
         Normal = "normal",
         /// MADV_RANDOM: no read-ahead; since Linux 6.3 also no protection of pages in use.
         Random = "random",
-        /// MADV_SEQUENTIAL: more read-ahead.
+        /// MADV_SEQUENTIAL: a longer read-ahead.
         Sequential = "sequential",
-        /// MADV_HUGEPAGE: huge pages, where file system and kernel can.
+        /// MADV_HUGEPAGE: huge pages, where file system and kernel support them.
         Hugepage = "hugepage",
         /// MADV_WILLNEED: read ahead of the first touch, at most one window.
         Willneed = "willneed",
@@ -63,11 +97,11 @@ crate::choices! {
     /// Where the mapping is put.
     #[non_exhaustive]
     pub enum Align {
-        /// Where the kernel likes.
+        /// Wherever the kernel chooses.
         Page = "page",
-        /// Address and offset congruent modulo 2 MiB, and verified to be so: the condition for huge pages.
+        /// Address and offset congruent modulo 2 MiB, and checked: the condition for huge pages.
         Huge = "2m",
-        /// Congruent but for 4 KiB: to see what a misaligned mapping costs.
+        /// Congruent but for 4 KiB: shows what a misaligned mapping costs.
         Skewed = "skewed",
     }
 }
@@ -85,12 +119,12 @@ crate::choices! {
 crate::params! {
     /// How the file is mapped.
     #[non_exhaustive]
-    pub struct MmapParams {
+    pub struct MmapOptions {
         /// The hint given before the first touch; by default none, as in most programs.
         advice: Hint = Hint::Normal,
         /// What is faulted in at opening; by default nothing, so that a run pays for what it touches.
         populate: Populate = Populate::None,
-        /// Where the mapping is put; by default where the kernel likes.
+        /// Where the mapping is put; by default where the kernel chooses.
         align: Align = Align::Page,
         /// Who sees changes; by default the file.
         share: Share = Share::Shared,
@@ -105,31 +139,34 @@ struct Maps {
     starts: Vec<u64>,
     writable: bool,
     share: Share,
-    /// Whether bytes are shown and changed in place: their target promises that nobody else changes them.
+    /// Whether bytes are shown and changed in place: the target promises that nobody else changes them.
     in_place: bool,
-    /// Who uses which bytes, where some of the readers may change them.
+    /// Which reader uses which bytes, where some of the readers may change them.
     claims: Option<Arc<Claims>>,
 }
 
 struct MmapReader {
     maps: Arc<Maps>,
     claimant: Option<Claimant>,
-    /// An extent, where it is not shown in place.
+    /// The copy of an extent that is not shown in place.
     copy: Vec<u8>,
 }
 
-const COPIED: &str = "each extent is copied before it is shown: nobody promised that the files stay unchanged \
+const COPIED: &str = "each extent is copied before it is shown: nobody has promised that the files stay unchanged \
                       (Target::assume_unchanged)";
 
-pub(super) fn open(target: Arc<Target>, given: &Given) -> Result<Opened> {
-    let params = MmapParams::from_given(given)?;
-    let (maps, notes) = Maps::open(Arc::clone(&target), &params)?;
-    Ok(Opened::new(Box::new(MmapReader::new(Arc::new(maps))), target, params.given(), notes))
+impl MethodOptions for MmapOptions {
+    const METHOD: &'static Method = &METHOD;
+
+    fn open_target(self, target: Arc<Target>) -> Result<Opened> {
+        let (maps, notes) = Maps::open(Arc::clone(&target), &self)?;
+        Ok(Opened::new(Box::new(MmapReader::new(Arc::new(maps))), target, self.given(), notes))
+    }
 }
 
 impl Maps {
-    fn open(target: Arc<Target>, params: &MmapParams) -> Result<(Maps, Vec<String>)> {
-        let MmapParams { advice, populate, align, share } = params;
+    fn open(target: Arc<Target>, options: &MmapOptions) -> Result<(Maps, Vec<String>)> {
+        let MmapOptions { advice, populate, align, share } = options;
         if *advice == Hint::Strided {
             // Without it the run would be that of another hint under this one's name.
             advice::strided_is_here()?;
@@ -163,7 +200,7 @@ impl Maps {
             starts.push(start);
         }
         let writable = target.writable() || *share == Share::Private;
-        // The bytes of a file that is named twice are at two places, and a claim covers one.
+        // In a file that is named twice, the same bytes have two positions, and a claim covers only one.
         let in_place = target.is_assumed_unchanged() && !(writable && target.has_twins());
         notes.extend((!in_place).then(|| COPIED.to_owned()));
         let claims = writable.then(Arc::default);
@@ -172,14 +209,14 @@ impl Maps {
         Ok((maps, notes))
     }
 
-    /// Which mapping holds `extent`, and where in it.
+    /// Which mapping holds `extent`, and at which offset in it.
     #[inline]
     fn locate(&self, extent: Extent) -> Result<(usize, usize)> {
         let (index, offset) = self.target.locate(extent)?;
         Ok((index, (offset - self.starts[index]) as usize))
     }
 
-    /// Fails where a page of the file was found gone.
+    /// Fails where a page of the file was found missing.
     #[inline]
     fn check(&self) -> Result<()> {
         for (index, map) in self.maps.iter().enumerate() {
@@ -191,7 +228,7 @@ impl Maps {
         Ok(())
     }
 
-    /// Gives `kind` for each extent; neighbours in one call.
+    /// Gives advice `kind` for each extent, with one call for neighbours.
     fn advise(&self, extents: &[Extent], kind: Advice) -> Result<()> {
         let mut pending: Option<(usize, usize, usize)> = None;
         for extent in extents {
@@ -238,7 +275,7 @@ impl MmapReader {
         MmapReader { maps, claimant, copy: Vec::new() }
     }
 
-    /// Shows the bytes themselves. A reader of a mapping for writing claims them until the visitor returns.
+    /// Shows the bytes themselves. A reader of a writable mapping claims them until the visitor returns.
     #[inline]
     fn show_in_place(&mut self, extent: Extent, see: impl FnOnce(&[u8]) -> ControlFlow<()>) -> Result<ControlFlow<()>> {
         let MmapReader { maps, claimant, .. } = self;
@@ -247,8 +284,8 @@ impl MmapReader {
             Some(claimant) => Some(claimant.claim(bytes_of(extent), Kind::Shared)?),
             None => None,
         };
-        // SAFETY: the target promises that only siblings change these bytes while they are shown; those have this very mapping,
-        // which is either for reading, or they claim what they change, and the claim above is held until `see` returns.
+        // SAFETY: the target promises that only siblings change these bytes while they are shown. They use this mapping,
+        // which is either read-only, or they claim what they change, and the claim above is held until `see` returns.
         Ok(see(unsafe { maps.maps[map].bytes(at, extent.length) }))
     }
 
@@ -273,12 +310,12 @@ impl MmapReader {
         let (map, at) = maps.locate(extent)?;
         let claimant = claimant.as_mut().ok_or_else(|| unclaimed(extent))?;
         let _held = claimant.claim(bytes_of(extent), Kind::Exclusive)?;
-        // SAFETY: the target promises that only siblings use these bytes meanwhile; those claim what they show and change, and
+        // SAFETY: the target promises that only siblings use these bytes meanwhile. They claim what they show and change, and
         // the claim above excludes them until `fill` returns.
         Ok(unsafe { maps.maps[map].change_shared(at, extent.length, fill) })
     }
 
-    /// Lets `fill` fill a buffer, and copies it to the bytes, which are claimed meanwhile.
+    /// Lets `fill` fill a buffer, and copies it to the bytes, which are claimed during the copy.
     fn change_copied(
         &mut self,
         extent: Extent,
@@ -290,7 +327,7 @@ impl MmapReader {
         let copy = room(copy, extent.length);
         let flow = fill(copy);
         let _held = claimant.claim(bytes_of(extent), Kind::Exclusive)?;
-        // SAFETY: all who use this mapping claim what they read and write, and the claim above excludes them.
+        // SAFETY: every user of this mapping claims what it reads or writes, and the claim above excludes the others.
         unsafe { maps.maps[map].write_shared(at, copy) };
         Ok(flow)
     }
@@ -307,10 +344,10 @@ fn room(copy: &mut Vec<u8>, length: usize) -> &mut [u8] {
     &mut copy[..length]
 }
 
-/// Cannot happen: what is writable has claims.
+/// Cannot happen: a writable mapping has claims.
 #[cold]
 fn unclaimed(extent: Extent) -> Error {
-    Error::Invalid(format!("the mapping of {} bytes at {} is for reading", extent.length, extent.offset))
+    Error::Invalid(format!("the mapping is read-only: {} bytes at {} cannot be changed", extent.length, extent.offset))
 }
 
 impl Reader for MmapReader {
@@ -371,7 +408,7 @@ impl Reader for MmapReader {
     fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
         match self.maps.share {
             Share::Shared => self.maps.advise(extents, Advice::DontNeed),
-            // It would throw private changes away.
+            // It would discard private changes.
             Share::Private => Ok(()),
         }
     }
@@ -380,10 +417,11 @@ impl Reader for MmapReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Given;
     use crate::test_files::{PAGE, TestFile};
 
     fn opened(file: &TestFile, given: &str) -> Opened {
-        open(file.target(false), &given.parse().unwrap()).unwrap()
+        (METHOD.open)(file.target(false), &given.parse().unwrap()).unwrap()
     }
 
     #[test]
@@ -401,7 +439,7 @@ mod tests {
         assert_eq!(offset, 4 * PAGE as u64);
     }
 
-    /// The file as a target that nobody changes but its readers.
+    /// The file as a target that nobody changes except its readers.
     fn unchanged(file: &TestFile, write: bool) -> Arc<Target> {
         let layout = crate::files::Layout { write, ..crate::files::Layout::default() };
         let target = Target::open(&[file.path().to_owned()], &layout).unwrap();
@@ -427,7 +465,7 @@ mod tests {
     fn bytes_are_lent_in_place_only_with_the_promise_that_nobody_changes_them() {
         let file = TestFile::on_disk(4 * PAGE);
         for (promised, target) in [(true, unchanged(&file, true)), (false, file.target(true))] {
-            let (maps, notes) = Maps::open(target, &MmapParams::from_given(&Given::none()).unwrap()).unwrap();
+            let (maps, notes) = Maps::open(target, &MmapOptions::default()).unwrap();
             let mapped = maps.maps[0].mapping().as_ptr() as usize;
             let mut reader = MmapReader::new(Arc::new(maps));
 
@@ -448,7 +486,7 @@ mod tests {
             // SAFETY: the readers of this test do not show anything.
             let target = Arc::new(unsafe { target.assume_unchanged() });
 
-            let (maps, _) = Maps::open(target, &MmapParams::from_given(&Given::none()).unwrap()).unwrap();
+            let (maps, _) = Maps::open(target, &MmapOptions::default()).unwrap();
 
             assert_eq!(maps.in_place, !write);
         }
@@ -459,7 +497,7 @@ mod tests {
         let file = TestFile::on_disk(4 * PAGE);
         for share in ["shared", "private"] {
             let given = format!("share={share}").parse().unwrap();
-            let mut reader = open(unchanged(&file, true), &given).unwrap().reader;
+            let mut reader = (METHOD.open)(unchanged(&file, true), &given).unwrap().reader;
             let mut sibling = reader.sibling().unwrap();
             let (mut seen, mut outcomes) = (Vec::new(), Vec::new());
 
@@ -478,7 +516,7 @@ mod tests {
     #[test]
     fn siblings_never_see_a_change_half_done() {
         let file = TestFile::on_disk(4 * PAGE);
-        let mut writer = open(unchanged(&file, true), &Given::none()).unwrap().reader;
+        let mut writer = (METHOD.open)(unchanged(&file, true), &Given::none()).unwrap().reader;
         let mut readers = [writer.sibling().unwrap(), writer.sibling().unwrap()];
         writer.update(&[FIRST], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).unwrap();
         let is_whole = |_: usize, bytes: &[u8]| {
@@ -500,7 +538,7 @@ mod tests {
     #[test]
     fn a_copied_extent_may_be_changed_while_it_is_shown() {
         let file = TestFile::on_disk(4 * PAGE);
-        let mut reader = open(file.target(true), &Given::none()).unwrap().reader;
+        let mut reader = (METHOD.open)(file.target(true), &Given::none()).unwrap().reader;
         let mut sibling = reader.sibling().unwrap();
 
         let visited = reader.visit(&[FIRST], &mut |_: usize, bytes: &[u8]| {
@@ -534,7 +572,7 @@ mod tests {
     #[test]
     fn private_changes_stay_private() {
         let file = TestFile::on_disk(4 * PAGE);
-        let mut opened = open(file.target(true), &"share=private".parse().unwrap()).unwrap();
+        let mut opened = (METHOD.open)(file.target(true), &"share=private".parse().unwrap()).unwrap();
         let extent = Extent { offset: 0, length: PAGE };
         opened.reader.update(&[extent], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).unwrap();
         opened.reader.sync().unwrap();

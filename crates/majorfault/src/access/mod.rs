@@ -1,6 +1,6 @@
 //! Access methods: the ways bytes of a file reach a program, all behind one [`Reader`].
 //!
-//! A program opens a file by a method's typed options; what they do not have does not compile:
+//! A program opens a file by a method's typed options; an option that a method does not have does not compile:
 //!
 //! ```
 //! use majorfault::access::{Pread, PreadHint};
@@ -20,12 +20,11 @@
 //! let file = Pread::options().advise(PreadHint::Random).open("/proc/self/exe");
 //! ```
 //!
-//! Above that lies the layer of names, for command lines and records: each method is a file with a `const` [`Method`];
-//! [`PLAIN`] names them once. `spec` (tests) holds what every method must do.
+//! Above that lies the layer of names, for command lines and records: each method is a file with a `const` [`Method`], and
+//! [`PLAIN`] lists them once. `spec` (tests) holds what every method must do.
 
 mod direct;
 mod mmap;
-mod mmap_options;
 mod null;
 mod pread;
 #[cfg(test)]
@@ -42,13 +41,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use direct::{Direct, DirectOptions};
-pub use mmap::{Align, Hint as MmapHint, MmapParams as MmapOptions, Populate, Share};
-pub use mmap_options::Mmap;
+pub use mmap::{Align, Hint as MmapHint, Mmap, MmapOptions, Populate, Share};
 pub use null::{Null, NullOptions};
 pub use pread::{Hint as PreadHint, Pread, PreadOptions};
 pub use uring::{Uring, UringOptions};
 
-/// The methods that stand on system calls alone, the control first. [`methods`](crate::methods) has every one.
+/// The methods that need only system calls, the control first. [`methods`](crate::methods) lists every method.
 pub const PLAIN: &[&Method] = &[&null::METHOD, &mmap::METHOD, &pread::METHOD, &direct::METHOD, &uring::METHOD];
 
 /// A way to reach the bytes of a file.
@@ -58,29 +56,29 @@ pub struct Method {
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
-    /// What the machine must have for it.
+    /// The facilities that it needs from the machine.
     pub needs: &'static [&'static Need],
-    /// What kind of way it is.
+    /// Its class.
     pub class: Class,
-    /// What its prefetch hints reach, with its default settings.
+    /// What its prefetch hints reach, with default settings.
     pub hints: Hints,
-    /// The parameter that is its number of transfers in flight; none where it has no such parameter.
+    /// The parameter that sets its number of transfers in flight; none where it has no such parameter.
     pub depth: Option<&'static str>,
     /// Whether it reads past the page cache.
     pub direct: DirectIo,
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
-    /// Prepares `target` for reading (and writing, where the target is writable) with the given settings. What costs
+    /// Prepares `target` for reading (and for writing where the target is writable) with the given settings. What takes
     /// time here (populating, registering) is part of what a user pays.
     ///
     /// Errors: Invalid (unknown parameter or value), Missing (a facility), Io.
     pub open: fn(Arc<Target>, &Given) -> Result<Opened>,
 }
 
-/// The kinds of ways to reach a file.
+/// The classes of access methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Reaches no file: the price of the measuring itself.
+    /// Reaches no file: what measuring itself costs.
     Control,
     /// By memory accesses to the mapped file; the kernel brings what is not there.
     Mapped,
@@ -90,7 +88,7 @@ pub enum Class {
     Pool,
 }
 
-/// What [`Reader::will_need`] reaches. A prefetch policy makes sense only where it reaches something.
+/// What [`Reader::will_need`] reaches. A prefetch policy makes sense only where a visit finds what was read ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hints {
     /// Nothing that a visit would find.
@@ -118,17 +116,17 @@ pub enum DirectIo {
 pub struct Opened {
     /// Reaches the bytes.
     pub reader: Box<dyn Reader>,
-    /// Whose bytes these are.
+    /// The address space that the bytes belong to.
     pub target: Arc<Target>,
-    /// The settings in force, defaults filled in.
+    /// The settings in force, defaults included.
     pub settings: Given,
-    /// What did not happen as asked though no call failed: a hint ignored, an address not granted.
+    /// Requests that were not granted although no call failed: a hint ignored, an address not granted.
     pub notes: Vec<String>,
 }
 
 /// The typed options of an access method: a struct declared by [`params!`](crate::params!).
 pub trait MethodOptions: Params {
-    /// The method that they are of.
+    /// The method that these options belong to.
     const METHOD: &'static Method;
 
     /// Prepares `target` for reading, and for writing where it is writable.
@@ -137,9 +135,9 @@ pub trait MethodOptions: Params {
     fn open_target(self, target: Arc<Target>) -> Result<Opened>;
 }
 
-/// Opens by the names of options `O`. The [`Method::open`] of every method that has typed options.
+/// Opens by the names of options `O`: the [`Method::open`] of every method that has typed options.
 ///
-/// Errors: Invalid (unknown parameter or value), those of [`MethodOptions::open_target`].
+/// Errors: Invalid (unknown parameter or value), and those of [`MethodOptions::open_target`].
 pub fn by_names<O: MethodOptions>(target: Arc<Target>, given: &Given) -> Result<Opened> {
     O::from_given(given)?.open_target(target)
 }
@@ -152,7 +150,7 @@ macro_rules! front_door {
         pub enum $name {}
 
         impl $name {
-            /// Options to open by, each at its default.
+            /// Options for opening, each at its default.
             pub fn options() -> $options {
                 $options::default()
             }
@@ -178,18 +176,18 @@ macro_rules! front_door {
 }
 pub(crate) use front_door;
 
-/// The one file at `path`, as a whole.
+/// The whole file at `path`, as a target.
 pub(crate) fn for_reading(path: &std::path::Path) -> Result<Arc<Target>> {
     Target::open(&[path.to_owned()], &Layout::default()).map(Arc::new)
 }
 
 impl Opened {
-    /// What a method opened: `settings` are those in force, `notes` what did not happen as asked.
+    /// What a method opened: `settings` are those in force, `notes` are the requests that were not granted.
     pub fn new(reader: Box<dyn Reader>, target: Arc<Target>, settings: Given, notes: Vec<String>) -> Opened {
         Opened { reader, target, settings, notes }
     }
 
-    /// Shows every extent to `see` once, in an order that suits the method; the index says which one it is. A closure that
+    /// Shows every extent to `see` once, in an order that suits the method; the index tells which extent it is. A closure that
     /// returns [`ControlFlow`] may end the visit early; one that returns nothing sees all.
     ///
     /// Errors: as [`Reader::visit`].
@@ -197,14 +195,14 @@ impl Opened {
         self.reader.visit_with(extents, see)
     }
 
-    /// Lets `fill` set every byte of every extent once, and writes them. Durable only after [`Reader::sync`].
+    /// Lets `fill` set every byte of every extent once, and writes the extents. They are durable only after [`Reader::sync`].
     ///
     /// Errors: as [`Reader::update`].
     pub fn update<F: Flow>(&mut self, extents: &[Extent], fill: impl FnMut(usize, &mut [u8]) -> F) -> Result<()> {
         self.reader.update_with(extents, fill)
     }
 
-    /// Copies the bytes from `offset` on into `bytes`. Nothing to do where there are none.
+    /// Copies the bytes from `offset` on into `bytes`. An empty `bytes` costs nothing.
     ///
     /// Errors: as [`Reader::visit`].
     pub fn read_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<()> {
@@ -215,12 +213,12 @@ impl Opened {
         self.visit(&[extent], |_, seen| bytes.copy_from_slice(seen))
     }
 
-    /// Bytes that can be reached.
+    /// Bytes of the address space.
     pub fn len(&self) -> u64 {
         self.target.len()
     }
 
-    /// Never: an empty file cannot be opened.
+    /// Always false: an empty file cannot be opened.
     pub fn is_empty(&self) -> bool {
         self.target.is_empty()
     }
@@ -234,7 +232,7 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// What a closure says at the end of each call: go on, or not. Nothing is: go on.
+/// What a closure returns from each call: whether to go on. A closure that returns nothing goes on.
 pub trait Flow {
     /// Whether to go on.
     fn flow(self) -> ControlFlow<()>;
@@ -268,14 +266,14 @@ impl<F: Flow, C: FnMut(usize, &mut [u8]) -> F> Filler for Closure<C> {
 }
 
 impl dyn Reader + '_ {
-    /// [`visit`](Reader::visit) by a closure, whose types need not be written.
+    /// [`visit`](Reader::visit) by a closure without written types.
     ///
     /// Errors: as [`visit`](Reader::visit).
     pub fn visit_with<F: Flow>(&mut self, extents: &[Extent], see: impl FnMut(usize, &[u8]) -> F) -> Result<()> {
         self.visit(extents, &mut Closure(see))
     }
 
-    /// [`update`](Reader::update) by a closure, whose types need not be written.
+    /// [`update`](Reader::update) by a closure without written types.
     ///
     /// Errors: as [`update`](Reader::update).
     pub fn update_with<F: Flow>(&mut self, extents: &[Extent], fill: impl FnMut(usize, &mut [u8]) -> F) -> Result<()> {
@@ -285,13 +283,13 @@ impl dyn Reader + '_ {
 
 /// Receives the bytes of each extent, and may stop the visit.
 pub trait Visitor {
-    /// The extent `index` of the visit was handed to the device. Only methods that keep several in flight say so; for
-    /// the others an access lasts from the end of the one before.
+    /// The extent `index` of the visit was handed to the device. Only methods that keep several in flight call this; for
+    /// the others an access lasts from the end of the previous one.
     fn submitted(&mut self, index: usize) {
         let _ = index;
     }
 
-    /// The bytes of the extent `index`, readable for the duration of the call. Break ends the visit early.
+    /// The bytes of the extent `index`, valid during the call. Break ends the visit early.
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()>;
 }
 
@@ -309,7 +307,7 @@ pub trait Filler {
         let _ = index;
     }
 
-    /// Must set every byte of the extent `index`; what is there before is unspecified. Break ends the update early:
+    /// Must set every byte of the extent `index`; its previous content is unspecified. Break ends the update early:
     /// this extent and those handed out before it are still written.
     fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()>;
 }
@@ -326,19 +324,19 @@ impl<F: FnMut(usize, &mut [u8])> Filler for F {
 pub enum Urgency {
     /// Next: worth a system call now.
     Soon,
-    /// Some time: worth it only when cheap.
+    /// Later: worth it only when cheap.
     Later,
 }
 
-/// One thread's way to the bytes of a target.
+/// One thread's access to the bytes of a target.
 pub trait Reader: Send {
-    /// Shows every extent to `visitor` once, in an order that suits the method (`index` says which one it is).
+    /// Shows every extent to `visitor` once, in an order that suits the method (`index` tells which extent it is).
     ///
-    /// Errors: Invalid (an extent outside the target or across stripes; those before it may have been seen), Io,
+    /// Errors: Invalid (an extent outside the target or across stripes; earlier ones may have been shown), Io,
     /// Truncated.
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()>;
 
-    /// Lets `filler` set the bytes of every extent once, and writes them. Durable only after [`sync`](Reader::sync).
+    /// Lets `filler` set the bytes of every extent once, and writes them. They are durable only after [`sync`](Reader::sync).
     ///
     /// Errors: as for `visit`; Missing where the method can't write.
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
@@ -346,7 +344,7 @@ pub trait Reader: Send {
         Err(only_reads())
     }
 
-    /// Whether [`update`](Reader::update) takes `extent`. For those who keep changes and write them later: what could never
+    /// Whether [`update`](Reader::update) accepts `extent`. For code that keeps changes and writes them later: what could never
     /// be written must be refused when it is changed.
     ///
     /// Errors: Invalid (files opened for reading; an extent that cannot be written in this way), Missing where the method
@@ -356,21 +354,21 @@ pub trait Reader: Send {
         Err(only_reads())
     }
 
-    /// Returns when everything updated so far through this reader or its siblings is on the device.
+    /// Returns once everything updated so far through this reader or its siblings is on the device.
     fn sync(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// A reader for another thread over the same opened thing: the same mapping, a queue of its own.
+    /// A reader for another thread over the same opened files: the same mapping, or a queue of its own.
     fn sibling(&self) -> Result<Box<dyn Reader>>;
 
-    /// Announces extents that will be visited. A hint: without effect on what `visit` shows.
+    /// Announces extents that will be visited. Only a hint: it does not change what `visit` shows.
     fn will_need(&mut self, extents: &[Extent], urgency: Urgency) -> Result<()> {
         let _ = (extents, urgency);
         Ok(())
     }
 
-    /// Says that these extents won't be visited again soon. A hint, as above.
+    /// Says that these extents will not be visited again soon. Only a hint, like [`will_need`](Reader::will_need).
     fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
         let _ = extents;
         Ok(())
@@ -381,7 +379,7 @@ fn only_reads() -> Error {
     Error::Missing(Missing::new("writing by this method", "it only reads", "choose another method"))
 }
 
-/// The plain method of this name, for tests of what stands on one.
+/// The plain method of this name, for tests of code that uses one.
 #[cfg(test)]
 pub(crate) fn plain(name: &str) -> Result<&'static Method> {
     PLAIN
@@ -391,7 +389,7 @@ pub(crate) fn plain(name: &str) -> Result<&'static Method> {
         .ok_or_else(|| Error::Invalid(format!("there is no plain access method \"{name}\"")))
 }
 
-/// The error of a failed transfer of `extent`, with what to do where that is known.
+/// The error of a failed transfer of `extent`, with a remedy where one is known.
 fn transfer_error(verb: &str, file: &TargetFile, extent: Extent, error: std::io::Error) -> Error {
     let remedy = match error.kind() {
         std::io::ErrorKind::UnexpectedEof => "keep other programs from truncating it",
@@ -400,7 +398,7 @@ fn transfer_error(verb: &str, file: &TargetFile, extent: Extent, error: std::io:
     Error::io(format!("{verb} {} bytes at {}", extent.length, extent.offset), &file.path, error).with_remedy(remedy)
 }
 
-/// Makes everything written to the files durable.
+/// Makes everything that was written to the files durable.
 fn sync_files(target: &Target) -> Result<()> {
     let synced = |file: &TargetFile| {
         file.file.sync_data().map_err(|error| Error::io("make the writes durable", &file.path, error))

@@ -1,6 +1,6 @@
-//! The control: the same calls and the same work on bytes that are already in the processor's cache.
+//! The control: the same calls and the same work, on bytes that are already in the processor's cache.
 //!
-//! What it takes is the price of the measuring itself; no method can be faster.
+//! Its time is the cost of measuring itself; no method can be faster.
 
 use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor};
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::files::{Extent, Target};
 use crate::params::Params;
 use std::sync::Arc;
 
-/// Bytes from a buffer in memory, whatever the extent.
+/// Bytes of a buffer in memory, whatever the extent.
 pub const METHOD: Method = Method {
     name: "null",
     summary: "the control: bytes from a buffer in memory, no file is touched",

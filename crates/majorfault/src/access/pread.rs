@@ -28,14 +28,14 @@ access::front_door! {
 }
 
 crate::choices! {
-    /// What the kernel is told about the file before the first read (posix_fadvise(2)).
+    /// Advice to the kernel about the file, given before the first read (posix_fadvise(2)).
     #[non_exhaustive]
     pub enum Hint {
         /// Nothing.
         Normal = "normal",
         /// No read-ahead.
         Random = "random",
-        /// Twice the read-ahead.
+        /// Read-ahead twice as far.
         Sequential = "sequential",
         /// Reads don't count as use when memory is reclaimed (Linux 6.3).
         Noreuse = "noreuse",
@@ -46,7 +46,7 @@ crate::params! {
     /// How the file is read.
     #[non_exhaustive]
     pub struct PreadOptions {
-        /// The hint given at opening; by default none: the kernel sees random reads by itself.
+        /// The hint given at opening; by default none, as the kernel detects random reads by itself.
         advice: Hint = Hint::Normal,
     }
 }

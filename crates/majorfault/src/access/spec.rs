@@ -1,4 +1,4 @@
-//! What every access method must do; a new one passes these without a line of its own.
+//! What every access method must do; a new method passes these tests without a line of its own.
 
 use crate::access::{Class, DirectIo, Filler, Hints, Method, Opened, Urgency, Visitor};
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// Every method and variant that shows the file's bytes, with what it is given.
+/// Every method and variant that shows the file's bytes, with its settings.
 fn variants() -> Vec<(&'static Method, Given)> {
     let given = |text: &str| text.parse::<Given>().unwrap();
     let mut variants = Vec::new();
@@ -32,7 +32,7 @@ fn variants() -> Vec<(&'static Method, Given)> {
     variants
 }
 
-/// Each policy around `method`, by each kind of thread, with windows so small that they move during the tests.
+/// Each policy around `method`, with each kind of thread, and with windows so small that they move during the tests.
 fn policies(method: &Method) -> Vec<Given> {
     if !prefetch::takes_policies(method) {
         return Vec::new();
@@ -54,11 +54,11 @@ fn policies(method: &Method) -> Vec<Given> {
     each.iter().flat_map(both).chain(each.iter().cloned()).collect()
 }
 
-/// A path for a trace: recorded by the first test that comes, replayed by the others, for other orders.
+/// A path for a trace: the first test records it, the others replay it, for other orders.
 fn trace() -> String {
     static PATH: OnceLock<String> = OnceLock::new();
     let fresh = || {
-        // Beside the tests' own binary; what another run left, of another version perhaps, is recorded anew.
+        // Beside the test binary. What another run left, perhaps of another version, is recorded anew.
         let path = std::env::current_exe().unwrap().with_file_name("majorfault-unit.flt");
         let _ = std::fs::remove_file(&path);
         path.display().to_string()
@@ -70,7 +70,7 @@ fn open(method: &Method, target: Arc<Target>, given: &Given) -> Opened {
     prefetch::open(method, target, given).unwrap_or_else(|error| panic!("{} {given}: {error}", method.name))
 }
 
-/// Extents of odd and even places and lengths inside `length` bytes.
+/// Extents of odd and even offsets and lengths inside `length` bytes.
 fn mixed(length: usize) -> Vec<Extent> {
     let mut extents = vec![
         Extent { offset: 0, length: 1 },
@@ -393,7 +393,7 @@ fn uncached(length: usize) -> TestFile {
     file
 }
 
-/// Methods that can be used here.
+/// Methods that work on this machine.
 fn usable() -> impl Iterator<Item = &'static Method> {
     crate::methods::all().filter(|method| method.needs.iter().all(|need| need.met().is_ok()))
 }
@@ -432,7 +432,7 @@ fn a_hint_reaches_what_the_method_declares() {
 
         let (cached, _) = cache::resident(file.file(), 0, 8 * PAGE as u64).unwrap();
         assert_eq!(cached > 0, method.hints == Hints::PageCache, "{}: {cached} bytes are cached", method.name);
-        // Changed behind the method: only a cache of its own has the bytes from before.
+        // Changed behind the method's back: only a cache of its own has the bytes from before.
         std::os::unix::fs::FileExt::write_all_at(file.file(), &[0; PAGE], PAGE as u64).unwrap();
         file.file().sync_all().unwrap();
         let mut first = 0;

@@ -1,4 +1,4 @@
-//! io_uring: many reads in flight from one thread; the slice of extents is the queue.
+//! io_uring: many reads in flight from one thread, taken from the slice of extents.
 
 use crate::access::direct::{Aligned, DirectFiles};
 use crate::access::{
@@ -37,8 +37,8 @@ access::front_door! {
     /// # Ok::<(), majorfault::Error>(())
     /// ```
     ///
-    /// A name that is no option does not compile, and neither does a policy: what `io_uring` reads past the page cache nobody
-    /// can have read ahead.
+    /// An option that does not exist does not compile, and neither does a policy: `io_uring` reads past the page cache, so nothing
+    /// can be read ahead for it.
     ///
     /// ```compile_fail,E0599
     /// let file = majorfault::access::Uring::options().dpeth(64).open("data.bin");
@@ -56,38 +56,38 @@ crate::params! {
     /// How the queue is used.
     #[non_exhaustive]
     pub struct UringOptions {
-        /// Transfers kept in flight; 32 saturates most single disks.
+        /// Transfers kept in flight; 32 saturate most single disks.
         depth: u32 = 32,
-        /// Transfers sent by one system call. 1 leaves the device no gaps; more spares processor time on fast devices.
+        /// Transfers sent by one system call; 1 leaves the device no gaps, more save processor time on fast devices.
         batch: u32 = 1,
-        /// O_DIRECT, past the page cache; on, because that is what queues are for.
+        /// O_DIRECT, past the page cache; on, because a queue is meant for the device.
         direct: Switch = Switch::On,
-        /// Register files and buffers with the kernel; on, because it spares looking them up each time.
+        /// Register files and buffers with the kernel; on, because it saves looking them up for each transfer.
         register: Switch = Switch::On,
     }
 }
 
-/// Bytes of slots beyond the depth, for transfers that have ended and were not seen yet.
+/// Bytes of slots beyond the queue depth, for transfers that have ended and were not shown yet.
 const SPARE_BYTES: usize = 4 << 20;
 
-/// Transfers seen between two looks for others that have ended.
+/// Transfers shown between two checks for others that have ended.
 const LOOK: usize = 4;
 
-/// Shared by the readers of all threads; each has a queue of its own.
+/// Shared by the readers of all threads; each reader has a queue of its own.
 struct Files {
     direct: DirectFiles,
     params: UringOptions,
 }
 
 impl Files {
-    /// Whether these can be written: past the page cache only in whole units.
+    /// Whether `extent` can be written: past the page cache only whole units can.
     fn check_aligned(&self, extents: &[Extent]) -> Result<()> {
         let unit = self.direct.alignment.offset as u64;
         let fits = |extent: &&Extent| extent.offset % unit == 0 && (extent.length as u64) % unit == 0;
         match extents.iter().find(|extent| !fits(extent)) {
             None => Ok(()),
             Some(crooked) => Err(Error::Invalid(format!(
-                "O_DIRECT writes here need multiples of {unit} bytes, not {} at {}; use direct=off",
+                "O_DIRECT writes whole units of {unit} bytes here, not {} bytes at {}; use direct=off",
                 crooked.length, crooked.offset
             ))),
         }
@@ -97,7 +97,7 @@ impl Files {
 struct UringReader {
     files: Arc<Files>,
     queue: Queue,
-    /// What each slot is doing.
+    /// The state of each slot.
     work: Vec<Work>,
     free: Vec<usize>,
 }
@@ -109,7 +109,7 @@ struct Work {
     index: usize,
     file: usize,
     offset: u64,
-    /// Bytes to be transferred, and how many have been.
+    /// Bytes to transfer, and how many have been transferred.
     length: usize,
     done: usize,
     /// Where the extent lies among them.
@@ -168,7 +168,7 @@ impl UringReader {
         Ok((UringReader { files, queue, work: vec![Work::default(); slots], free: (0..slots).rev().collect() }, note))
     }
 
-    /// Makes slots fit the longest extent, rounded out, and the queue belong to this thread.
+    /// Makes the slots fit the longest extent, rounded out, and ties the queue to this thread.
     fn fit(&mut self, extents: &[Extent]) -> Result<()> {
         let longest = extents.iter().map(|extent| extent.length).max().unwrap_or(0);
         let slot = longest + 2 * self.files.direct.alignment.offset;
@@ -199,7 +199,7 @@ impl UringReader {
         self.queue.push(slot, Transfer { operation, file, offset: offset + done as u64, begin: done, end: length })
     }
 
-    /// Takes an ended transfer: Continue(true) where the work is complete, Continue(false) where its rest was pushed.
+    /// Takes an ended transfer: Continue(true) where the work is complete, Continue(false) where its rest was queued again.
     fn ended(&mut self, slot: usize, operation: Operation, result: std::io::Result<usize>) -> std::io::Result<bool> {
         let work = &mut self.work[slot];
         match result {
@@ -220,7 +220,7 @@ impl UringReader {
     }
 
     /// Drives `count` pieces of work through the queue: `begin` prepares the slot of the next one, `complete` takes it
-    /// when it is done. The first error, or Break, ends the supply; what is in flight is always waited for.
+    /// when it has ended. The first error, or Break, stops new work; what is in flight is always waited for.
     fn drive(
         &mut self,
         operation: Operation,
@@ -238,7 +238,7 @@ impl UringReader {
         loop {
             let mut pushed = 0;
             while next < count && supply.is_continue() && in_flight < depth {
-                // The last batch is sent with the call that waits or looks.
+                // The last batch is sent by the call that waits or checks.
                 if pushed == batch {
                     self.queue.submit()?;
                     pushed = 0;
@@ -276,7 +276,7 @@ impl UringReader {
                 }
                 in_flight -= 1;
             }
-            // Seen one by one, while the device is kept busy with the next ones: what has ended makes room for them.
+            // Shown one by one while the device is kept busy with the next ones, for which ended transfers make room.
             if let Some(slot) = arrived.pop_front() {
                 let unwanted = operation == Operation::Read && supply.is_break();
                 if !unwanted && complete(self, slot).is_break() {

@@ -1,40 +1,40 @@
-//! Advice as two types: what can only change speed, and what throws something away.
+//! Advice as two types: advice that only changes speed, and advice that discards data.
 
 use super::MappedFile;
 use crate::error::Result;
 use crate::sys::advice::{self, Advice};
 use std::ops::Range;
 
-/// Advice that changes speed and nothing else.
+/// Advice that changes only speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harmless {
     /// Back to the default: read-around on faults.
     Normal,
     /// No read-ahead. Since Linux 6.3 accesses no longer protect the pages from eviction.
     Random,
-    /// More read-ahead; accesses do not protect the pages, either.
+    /// A longer read-ahead; accesses do not protect the pages from eviction either.
     Sequential,
-    /// Read into memory soon. The kernel takes at most one read-ahead window of it (`read_ahead_kb`, at least 2 MiB);
-    /// [`MappedFile::load`] takes all.
+    /// Read into memory soon. The kernel reads at most one read-ahead window of the range (`read_ahead_kb`, at least 2 MiB);
+    /// [`MappedFile::load`] reads all of it.
     WillNeed,
     /// First to be evicted when memory is needed (Linux 5.4).
     Cold,
 }
 
-/// Advice that throws away what the process has: page table entries, and private changes with them.
+/// Advice that discards what the process has: page table entries, and private changes with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destructive {
-    /// Forget the pages. Of a file mapped for reading or shared, they are read again when needed; of one mapped with
-    /// copy-on-write **all changes are lost**.
+    /// Forget the pages. Of a file mapped read-only or shared, they are read again when needed; of one mapped
+    /// copy-on-write, **all changes are lost**.
     DontNeed,
     /// Evict them now (Linux 5.4); private changes go to swap.
     PageOut,
 }
 
 impl MappedFile {
-    /// Advises how `range` will be used.
+    /// Tells the kernel how `range` will be used.
     ///
-    /// Errors: Invalid (outside), Io with the first kernel that knows it.
+    /// Errors: Invalid (outside the mapping), Io (names the first kernel that knows the advice).
     pub fn advise(&self, range: Range<usize>, advice: Harmless) -> Result<()> {
         self.give(
             range,
@@ -48,9 +48,9 @@ impl MappedFile {
         )
     }
 
-    /// Throws away what [`Destructive`] says of `range`. Exclusive, as nobody may be looking at it.
+    /// Discards what [`Destructive`] says of `range`. Takes the mapping exclusively, because nobody may be reading it.
     ///
-    /// Errors: Invalid (outside), Io with the first kernel that knows it.
+    /// Errors: Invalid (outside the mapping), Io (names the first kernel that knows the advice).
     pub fn discard(&mut self, range: Range<usize>, advice: Destructive) -> Result<()> {
         self.give(
             range,

@@ -8,19 +8,19 @@ use crate::sys::cache::{self, FileAdvice};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes populated by one call: enough to keep a device busy, small enough to show progress and to stop at.
+/// Bytes populated by one call: enough to keep a device busy, small enough to show progress and to stop.
 const WINDOW: usize = 64 << 20;
 
-/// Windows read at the same time; the device's queue is filled by read-ahead within each.
+/// Windows read at the same time; read-ahead within each fills the device's queue.
 const THREADS: usize = 4;
 
-/// Share of the free memory that loading leaves alone.
+/// Share of the free memory that loading leaves free.
 const SPARE: u64 = 16;
 
 /// What [`MappedFile::load`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadReport {
-    /// Bytes loaded, from the front on.
+    /// Bytes loaded, from the beginning on.
     pub loaded_bytes: u64,
     /// Bytes left out because memory would not hold them.
     pub left_bytes: u64,
@@ -28,8 +28,8 @@ pub struct LoadReport {
 
 impl MappedFile {
     /// Brings the whole mapping into memory and into the page table, window by window, from several threads; `progress`
-    /// gets the bytes done and the bytes of all. Stops where the cgroup's or the machine's free memory would be used
-    /// up, and says how much was left out: what is loaded beyond would evict what was loaded first.
+    /// gets the bytes done and the total. Stops where the cgroup's or the machine's free memory would be used
+    /// up, and returns how much was left out: loading more would evict what was loaded first.
     ///
     /// Afterwards the program touches the loaded part without a major fault, until it is evicted.
     ///
@@ -76,7 +76,7 @@ impl MappedFile {
     }
 
     fn load_window(&self, at: usize, length: usize) -> Result<()> {
-        // Starts reads beyond what a fault's read-ahead would; a hint, so a refusal is no loss.
+        // Starts reads beyond the read-ahead of a fault; only a hint, so a refusal does no harm.
         let _ = cache::fadvise(&self.file, self.start + at as u64, length as u64, FileAdvice::WillNeed);
         match advice::madvise(self.map.mapping(), at, length, Advice::PopulateRead) {
             Ok(()) => Ok(()),

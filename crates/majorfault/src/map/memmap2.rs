@@ -1,10 +1,10 @@
-//! The names of the crate memmap2 on our mapped files: a program moves over by changing its `use`, and gets files that
-//! may be truncated without a SIGBUS, and mappings that tell what they got.
+//! The names of the crate memmap2 on this library's mapped files: a program moves over by changing its `use`. Its files may
+//! then be truncated without a SIGBUS, and its mappings report what they were granted.
 //!
-//! What is gone reads as zeros through a slice, which cannot tell an error: ask `check` before believing what was read.
-//! Mapping is `unsafe` for memmap2's reason: slices are lent for as long as the map lives, and only the program can know
+//! A page that is gone reads as zeros through a slice, which cannot report an error: call `check` before using what was read.
+//! Mapping is `unsafe` for memmap2's reason: slices are lent as long as the map lives, and only the program can know
 //! that nobody changes the file meanwhile. [`MappedFile`] needs no such promise.
-#![allow(unsafe_code, reason = "the promise of `map` is taken here and taken up by the slices")]
+#![allow(unsafe_code, reason = "the promise is given to `map` and relied on by the slices")]
 
 use super::{Harmless, MapFileOptions, MappedFile};
 use crate::error::Error;
@@ -19,7 +19,7 @@ pub use super::Harmless as Advice;
 #[derive(Debug)]
 pub struct Mmap(MappedFile);
 
-/// A file mapped for writing: changes go to the file (`map_mut`), or stay private (`map_copy`).
+/// A file mapped for writing: changes go to the file (`map_mut`) or stay private (`map_copy`).
 #[derive(Debug)]
 pub struct MmapMut(MappedFile);
 
@@ -32,8 +32,8 @@ pub struct MmapOptions {
     huge_pages: bool,
 }
 
-/// An error as memmap2 gives it: with its errno where there is one, as programs ask for it by `raw_os_error`. Its sentence
-/// where there is none.
+/// The error as memmap2 would give it: with its errno, so that `raw_os_error` works; with its sentence where there is no
+/// errno.
 fn plain(error: Error) -> io::Error {
     error.errno().map_or_else(|| io::Error::other(error.to_string()), io::Error::from_raw_os_error)
 }
@@ -44,25 +44,25 @@ impl MmapOptions {
         MmapOptions::default()
     }
 
-    /// From this byte on; it need not be a multiple of the page.
+    /// Maps from this byte on; it need not be a multiple of the page size.
     pub fn offset(&mut self, offset: u64) -> &mut MmapOptions {
         self.offset = offset;
         self
     }
 
-    /// So many bytes; without it all up to the end.
+    /// Maps this many bytes; by default all up to the end.
     pub fn len(&mut self, length: usize) -> &mut MmapOptions {
         self.length = Some(length);
         self
     }
 
-    /// Read before it is returned.
+    /// Reads everything before `map` returns.
     pub fn populate(&mut self) -> &mut MmapOptions {
         self.populate = true;
         self
     }
 
-    /// Placed so that huge pages fit, and advised to use them (not in memmap2, which has them for anonymous memory only).
+    /// Places the mapping so that huge pages fit, and asks for them (not in memmap2, which has them for anonymous memory only).
     pub fn huge_pages(&mut self) -> &mut MmapOptions {
         self.huge_pages = true;
         self
@@ -70,23 +70,23 @@ impl MmapOptions {
 
     /// Maps for reading.
     ///
-    /// Errors: those of mmap(2); an empty file or range, which memmap2 takes.
+    /// Errors: those of mmap(2); an empty file or range, which memmap2 accepts.
     ///
     /// # Safety
     ///
-    /// While a slice of it lives, nobody changes the mapped bytes: not this process, not another mapping of the file, not
-    /// another program; and nobody cuts the file short before their end (pages that are gone become zeros).
+    /// While one of its slices lives, nobody changes the mapped bytes: not this process, not another mapping of the file, not
+    /// another program; and nobody truncates the file before their end (missing pages become zeros).
     pub unsafe fn map(&self, file: &File) -> io::Result<Mmap> {
         self.by(MappedFile::options(), file).map(Mmap)
     }
 
-    /// Maps for reading, apart from what others write by private mappings. The same as [`map`](MmapOptions::map) here.
+    /// Maps for reading, privately. Here it is the same as [`map`](MmapOptions::map).
     ///
     /// Errors: as [`map`](MmapOptions::map).
     ///
     /// # Safety
     ///
-    /// As for [`map`](MmapOptions::map): pages show the file here, too.
+    /// As for [`map`](MmapOptions::map): the pages show the file here, too.
     pub unsafe fn map_copy_read_only(&self, file: &File) -> io::Result<Mmap> {
         self.by(MappedFile::options().copy_on_write(), file).map(Mmap)
     }
@@ -108,7 +108,7 @@ impl MmapOptions {
     ///
     /// # Safety
     ///
-    /// As for [`map`](MmapOptions::map), and nobody reads the bytes by another mapping while a slice for changing lives.
+    /// As for [`map`](MmapOptions::map); and nobody reads the bytes through another mapping while a mutable slice lives.
     pub unsafe fn map_mut(&self, file: &File) -> io::Result<MmapMut> {
         self.by(MappedFile::options().write_shared(), file).map(MmapMut)
     }
@@ -141,28 +141,28 @@ impl Mmap {
         unsafe { MmapOptions::new().map(file) }
     }
 
-    /// Advises how all of it will be used.
+    /// Tells the kernel how the whole mapping will be used.
     ///
     /// Errors: those of madvise(2).
     pub fn advise(&self, advice: Harmless) -> io::Result<()> {
         self.0.advise(0..self.0.len(), advice).map_err(plain)
     }
 
-    /// Advises how a part of it will be used.
+    /// Tells the kernel how a part of the mapping will be used.
     ///
-    /// Errors: those of madvise(2); a part outside.
+    /// Errors: those of madvise(2); a part outside the mapping.
     pub fn advise_range(&self, advice: Harmless, offset: usize, length: usize) -> io::Result<()> {
         self.0.advise(part(offset, length), advice).map_err(plain)
     }
 
-    /// Whether everything read so far was the file's (not in memmap2, which dies of it).
+    /// Fails if a page that was read had been missing (not in memmap2, where the process dies of SIGBUS).
     ///
-    /// Errors: a page that was gone, or could not be read.
+    /// Errors: a page was missing or could not be read.
     pub fn check(&self) -> io::Result<()> {
         self.0.check().map_err(plain)
     }
 
-    /// The mapped file, with all that it can do.
+    /// The mapped file, with everything that it can do.
     pub fn into_inner(self) -> MappedFile {
         self.0
     }
@@ -181,30 +181,30 @@ impl MmapMut {
         unsafe { MmapOptions::new().map_mut(file) }
     }
 
-    /// Returns when the changes are on the device.
+    /// Returns once the changes are on the device.
     ///
-    /// Errors: EIO where some of them are lost.
+    /// Errors: EIO where some of the changes are lost.
     pub fn flush(&self) -> io::Result<()> {
         self.0.sync().map_err(plain)
     }
 
-    /// As [`flush`](MmapMut::flush), of everything.
+    /// The same as [`flush`](MmapMut::flush): all changes, and it waits.
     ///
-    /// Errors: as there.
+    /// Errors: as [`flush`](MmapMut::flush).
     pub fn flush_range(&self, _offset: usize, _length: usize) -> io::Result<()> {
         self.flush()
     }
 
-    /// Advises how all of it will be used.
+    /// Tells the kernel how the whole mapping will be used.
     ///
     /// Errors: those of madvise(2).
     pub fn advise(&self, advice: Harmless) -> io::Result<()> {
         self.0.advise(0..self.0.len(), advice).map_err(plain)
     }
 
-    /// As [`Mmap::check`].
+    /// The same as [`Mmap::check`].
     ///
-    /// Errors: as there.
+    /// Errors: as [`Mmap::check`].
     pub fn check(&self) -> io::Result<()> {
         self.0.check().map_err(plain)
     }

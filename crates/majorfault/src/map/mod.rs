@@ -1,8 +1,8 @@
-//! Mapped files that behave: alignment and page sizes verified, advice typed by what it can destroy, truncation an error
-//! instead of a dead process, loading with progress, and residency that can be asked before anybody waits.
+//! Mapped files with checks: alignment and page sizes are verified, advice is typed by what it can destroy, truncation is an
+//! error instead of a dead process, loading shows progress, and residency can be asked for before a thread waits.
 //!
-//! A file may be changed by anybody at any time, so safe code reads mapped bytes by copy, through a [`View`]. Slices of them
-//! need a promise, which only the program can give: [`MappedFile::assume_stable`].
+//! Anybody may change a file at any time, so safe code reads mapped bytes by copy, through a [`View`]. Slices of them need a
+//! promise that only the program can give: [`MappedFile::assume_stable`].
 //!
 //! ```no_run
 //! use majorfault::map::MappedFile;
@@ -15,6 +15,7 @@
 //! ```
 
 mod advise;
+mod ahead;
 mod load;
 pub mod memmap2;
 mod stable;
@@ -23,6 +24,7 @@ mod waiting;
 
 use crate::error::{Error, Result};
 use crate::observe;
+use crate::prefetch::Follower;
 use crate::proc::smaps::MappedSizes;
 use crate::sys::advice::{self, Advice};
 use crate::sys::cache;
@@ -32,6 +34,7 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 pub use crate::sys::view::{Chunks, Plain, View};
 pub use advise::{Destructive, Harmless};
@@ -51,8 +54,8 @@ pub struct MapFileOptions {
 
 /// A file, or a part of one, mapped into memory; unmapped on drop.
 ///
-/// Its bytes may change while they are looked at, when anybody writes the file, and that of a copy-on-write mapping, too: pages
-/// that were not written yet show the file. So they are read by copy ([`View`], [`read`](MappedFile::read)) and written by copy
+/// Its bytes may change while they are read, whenever somebody writes the file. That holds for a copy-on-write mapping as well:
+/// pages not yet written show the file. So bytes are read by copy ([`View`], [`read`](MappedFile::read)) and written by copy
 /// ([`write`](MappedFile::write)); slices need the promise of [`assume_stable`](MappedFile::assume_stable).
 #[derive(Debug)]
 pub struct MappedFile {
@@ -61,10 +64,12 @@ pub struct MappedFile {
     path: PathBuf,
     /// Where the mapping begins in the file; a multiple of the page size.
     start: u64,
-    /// Bytes before the range asked for, which may begin inside a page.
+    /// Bytes before the requested range, which may begin inside a page.
     lead: usize,
     length: usize,
     notes: Vec<String>,
+    /// What reads ahead of the accesses.
+    ahead: Option<Mutex<Follower>>,
 }
 
 /// What [`MappedFile::try_get`] found, as a [`View`], or [`Stable::try_get`], as a slice.
@@ -72,7 +77,7 @@ pub struct MappedFile {
 pub enum TryGet<B> {
     /// The bytes are in memory now; reading them does not wait for the device, unless they are evicted in between.
     Ready(B),
-    /// Some of them are not.
+    /// Some of them are not in memory.
     NotResident,
 }
 
@@ -83,26 +88,26 @@ impl Default for MapFileOptions {
 }
 
 impl MapFileOptions {
-    /// Writable, and what is written stays in this process; the file is opened read-only.
+    /// Writable, and changes stay in this process; the file is opened read-only.
     pub fn copy_on_write(mut self) -> MapFileOptions {
         self.access = Access::Copy;
         self
     }
 
-    /// Writable, and what is written goes to the file.
+    /// Writable, and changes go to the file.
     pub fn write_shared(mut self) -> MapFileOptions {
         self.access = Access::Write;
         self
     }
 
-    /// Placed so that 2 MiB pages fit, and advised to use them. What the kernel really gave tells
-    /// [`MappedFile::page_sizes`].
+    /// Placed so that 2 MiB pages fit, with advice to use them. [`MappedFile::page_sizes`] returns what the kernel really
+    /// granted.
     pub fn huge_pages(mut self) -> MapFileOptions {
         self.huge_pages = true;
         self
     }
 
-    /// Advised so from the start.
+    /// This advice is given when the file is mapped.
     pub fn advice(mut self, advice: Harmless) -> MapFileOptions {
         self.advice = Some(advice);
         self
@@ -119,20 +124,27 @@ impl MapFileOptions {
     /// Errors: Io (missing, no permission, max_map_count), Invalid (an empty file, a range outside it).
     pub fn open(self, path: impl AsRef<Path>) -> Result<MappedFile> {
         let path = path.as_ref();
-        let file = OpenOptions::new()
+        let file = self.open_file(path)?;
+        self.map(file, path)
+    }
+
+    fn open_file(&self, path: &Path) -> Result<File> {
+        OpenOptions::new()
             .read(true)
             .write(self.access == Access::Write)
             .custom_flags(libc::O_CLOEXEC)
             .open(path)
-            .map_err(|error| Error::io("open the file", path, error))?;
-        self.map(file, path)
+            .map_err(|error| Error::io("open the file", path, error))
     }
 
-    /// Maps a file that is open already; `path` is for messages.
+    /// Maps a file that is already open; `path` is used in messages.
     ///
     /// Errors: as [`open`](MapFileOptions::open).
     pub fn map(self, file: File, path: impl Into<PathBuf>) -> Result<MappedFile> {
-        let path = path.into();
+        self.map_file(file, path.into())
+    }
+
+    fn map_file(&self, file: File, path: PathBuf) -> Result<MappedFile> {
         let size = file.metadata().map_err(|error| Error::io("look at the file", &path, error))?.len();
         let Range { start, end } = self.range.clone().unwrap_or(0..size);
         let name = path.display();
@@ -157,16 +169,16 @@ impl MapFileOptions {
         let map = Mapping::new(&file, start - lead as u64, lead + length, &options)?;
         let mut notes: Vec<String> = map.misplaced(placement).into_iter().collect();
         if self.huge_pages {
-            // Refused where the kernel has no huge pages; small ones serve.
+            // Refused where the kernel has no huge pages; small ones will do.
             notes.extend(advice::madvise(&map, 0, map.length(), Advice::HugePage).err().map(|error| error.to_string()));
         }
         let map = Guarded::new(map);
         if !map.guard().is_active() {
             notes.push(
-                "mapped unguarded: too many guarded mappings at once, so truncation would raise SIGBUS".to_owned(),
+                "mapped unguarded: too many guarded mappings exist, so a truncation would raise SIGBUS".to_owned(),
             );
         }
-        let mapped = MappedFile { map, file, path, start: start - lead as u64, lead, length, notes };
+        let mapped = MappedFile { map, file, path, start: start - lead as u64, lead, length, notes, ahead: None };
         if let Some(advice) = self.advice {
             mapped.advise(0..length, advice)?;
         }
@@ -175,12 +187,12 @@ impl MapFileOptions {
 }
 
 impl MappedFile {
-    /// Options to map by: read-only, wherever the kernel likes, the whole file.
+    /// Options for mapping; by default the whole file, read-only, wherever the kernel chooses.
     pub fn options() -> MapFileOptions {
         MapFileOptions::default()
     }
 
-    /// The whole file, for reading.
+    /// Maps the whole file for reading.
     ///
     /// Errors: as [`MapFileOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<MappedFile> {
@@ -192,67 +204,79 @@ impl MappedFile {
         self.length
     }
 
-    /// Never: an empty range cannot be mapped.
+    /// Always false: an empty range cannot be mapped.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// What did not happen as asked, in sentences.
+    /// Requests that were not granted, as sentences.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether the address fits 2 MiB pages: address and file offset agree modulo 2 MiB.
+    /// Whether 2 MiB pages can be used: address and file offset agree modulo 2 MiB.
     pub fn is_aligned(&self) -> bool {
         self.map.mapping().is_congruent()
     }
 
-    /// The bytes of `range`, to be read by copy, faulted in by one call, so that the caller waits here and not at each page.
+    /// The bytes of `range`, to be read by copy. One call faults them in, so that the caller waits here and not at each page.
     ///
-    /// Costs a system call; reading the pages where they are not in memory.
+    /// Costs a system call, and reading the pages that are not in memory.
     ///
-    /// Errors: Invalid (outside), Truncated (the file is shorter now, or a page cannot be read).
+    /// Errors: Invalid (outside the mapping), Truncated (the file is shorter now, or a page cannot be read).
     pub fn get(&self, range: Range<usize>) -> Result<View<'_>> {
+        let (at, length) = self.place(&range)?;
+        self.touched(at, length)?;
         self.fault_in(&range)?;
-        self.bytes(range)
+        self.unseen(&range)
     }
 
     /// The bytes of `range`, to be read by copy, without touching them. Each page that is not in memory is faulted in when it is
-    /// read; ask [`check`](MappedFile::check) afterwards whether one was gone, which then reads as zeros.
+    /// read; a page that is gone reads as zeros, so call [`check`](MappedFile::check) afterwards.
     ///
-    /// Errors: Invalid (outside), Truncated (a page was gone before).
+    /// Errors: Invalid (outside the mapping), Truncated (a page was already gone).
     pub fn bytes(&self, range: Range<usize>) -> Result<View<'_>> {
         let (at, length) = self.place(&range)?;
+        self.seen(at, length)?;
+        self.unseen(&range)
+    }
+
+    /// The same without the policy's knowledge.
+    fn unseen(&self, range: &Range<usize>) -> Result<View<'_>> {
+        let (at, length) = self.place(range)?;
         self.check()?;
         Ok(self.map.view(at, length))
     }
 
-    /// Copies the bytes from `at` on into `into`, which they fill. Those of a file that is written meanwhile may be torn: see
+    /// Copies the bytes from `at` on into `into`, and fills it. If the file is written meanwhile, the copy may be torn: see
     /// [`View`].
     ///
-    /// Errors: Invalid (outside), Truncated (a page was gone; what is in `into` is partly zeros then).
+    /// Errors: Invalid (outside the mapping), Truncated (a page was gone; parts of `into` are zeros then).
     pub fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
-        self.bytes(at..at.saturating_add(into.len()))?.read(0, into);
+        let range = at..at.saturating_add(into.len());
+        let (begin, length) = self.place(&range)?;
+        self.touched(begin, length)?;
+        self.unseen(&range)?.read(0, into);
         self.check()
     }
 
-    /// The bytes of `range`, to be read by copy, if they are all in memory, by cachestat(2) or mincore(2). For threads that must
+    /// The bytes of `range`, to be read by copy, if all are in memory by cachestat(2) or mincore(2). For threads that must
     /// not wait.
     ///
     /// Costs a system call, 0.2 us for a page.
     ///
-    /// Errors: Invalid (outside), Truncated.
+    /// Errors: Invalid (outside the mapping), Truncated.
     pub fn try_get(&self, range: Range<usize>) -> Result<TryGet<View<'_>>> {
         match self.is_resident(&range)? {
-            true => self.bytes(range).map(TryGet::Ready),
+            true => self.unseen(&range).map(TryGet::Ready),
             false => Ok(TryGet::NotResident),
         }
     }
 
-    /// Sets the bytes from `at` on; seen by others where the file is mapped by
-    /// [`write_shared`](MapFileOptions::write_shared), perhaps half-way.
+    /// Writes `bytes` from `at` on; others see them where the file is mapped by
+    /// [`write_shared`](MapFileOptions::write_shared), perhaps half written.
     ///
-    /// Errors: Invalid (outside, mapped for reading), Truncated.
+    /// Errors: Invalid (outside the mapping, or mapped read-only), Truncated.
     pub fn write(&mut self, at: usize, bytes: &[u8]) -> Result<()> {
         self.check_writable()?;
         let (at, _) = self.place(&(at..at.saturating_add(bytes.len())))?;
@@ -265,7 +289,7 @@ impl MappedFile {
             return Ok(());
         }
         Err(Error::Invalid(format!(
-            "{} is mapped for reading; map it with copy_on_write or write_shared",
+            "{} is mapped read-only; map it with copy_on_write or write_shared",
             self.path.display()
         )))
     }
@@ -276,7 +300,7 @@ impl MappedFile {
             return Ok(());
         }
         match advice::madvise(self.map.mapping(), at, length, Advice::PopulateRead) {
-            // EFAULT: pages beyond the file's end now; EHWPOISON or EIO: unreadable ones.
+            // EFAULT: the pages are now past the file's end; EHWPOISON or EIO: they are unreadable.
             Err(error) if matches!(error.errno(), Some(libc::EFAULT | libc::EHWPOISON | libc::EIO)) => {
                 Err(self.truncated(range.start))
             }
@@ -297,16 +321,16 @@ impl MappedFile {
         Ok(resident >= whole as u64)
     }
 
-    /// Returns when what was changed is on the device (msync, then fsync). Nothing to do for other mappings.
+    /// Returns once all changes are on the device (msync, then fsync). Does nothing for other mappings.
     ///
-    /// Errors: Io (EIO: some of it is lost; the kernel says so once), Truncated.
+    /// Errors: Io (EIO: some changes are lost; the kernel reports it once), Truncated.
     pub fn sync(&self) -> Result<()> {
         self.map.mapping().sync()?;
         self.file.sync_all().map_err(|error| Error::io("make the file durable", &self.path, error))?;
         self.check()
     }
 
-    /// Fails where a page of the mapping was found gone: the file was truncated under it, or is unreadable.
+    /// Fails if a page of the mapping was found missing: the file was truncated under it, or is unreadable.
     pub fn check(&self) -> Result<()> {
         match self.map.guard().gone() {
             None => Ok(()),
@@ -314,7 +338,7 @@ impl MappedFile {
         }
     }
 
-    /// Bytes by the size of the pages that they are mapped by, as the kernel tells.
+    /// Bytes of the mapping by the size of the pages that map them, as the kernel reports it.
     ///
     /// Walks the page table: milliseconds for each GiB in memory.
     ///
@@ -326,9 +350,9 @@ impl MappedFile {
         observe::mapped_sizes(std::process::id(), |path| path == shown)
     }
 
-    /// Replaces the pages of the mapping by huge ones now, and says how many bytes are mapped so afterwards.
+    /// Replaces the mapping's pages by huge pages now, and returns how many bytes are mapped by huge pages afterwards.
     ///
-    /// Errors: Io with the first kernel that can (Linux 6.1) or what the file system lacks.
+    /// Errors: Io (names the first kernel that can, Linux 6.1, or what the file system lacks).
     pub fn collapse(&self) -> Result<MappedSizes> {
         advice::madvise(self.map.mapping(), 0, self.map.mapping().length(), Advice::Collapse)?;
         self.page_sizes()
@@ -343,7 +367,7 @@ impl MappedFile {
     fn place(&self, range: &Range<usize>) -> Result<(usize, usize)> {
         if range.start > range.end || range.end > self.length {
             return Err(Error::Invalid(format!(
-                "the bytes {} to {} are not in a mapping of {}",
+                "the bytes {} to {} are not in the mapping, which has {}",
                 range.start, range.end, self.length
             )));
         }

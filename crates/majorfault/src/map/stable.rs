@@ -1,21 +1,22 @@
-//! Slices of mapped files, for programs that can promise what no library can find out: that nobody changes the bytes.
-#![allow(unsafe_code, reason = "the promise of `assume_stable` is taken here and taken up by the slices")]
+//! Slices of mapped files, for programs that can promise what no library can check: that nobody changes the bytes.
+#![allow(unsafe_code, reason = "the promise is given to `assume_stable` and relied on by the slices")]
 
 use super::{MappedFile, TryGet};
 use crate::error::Result;
 use std::ops::Range;
 
-/// A mapped file whose bytes nobody changes, as was promised: it lends them as slices. Made by
+/// A mapped file that nobody changes, as its owner promised: it lends its bytes as slices. Made by
 /// [`MappedFile::assume_stable`].
 #[derive(Clone, Copy, Debug)]
 pub struct Stable<'m>(&'m MappedFile);
 
-/// The same for changing in place. Made by [`MappedFile::assume_stable_mut`].
+/// A mapped file for changing in place. Made by [`MappedFile::assume_stable_mut`].
 #[derive(Debug)]
 pub struct StableMut<'m>(&'m mut MappedFile);
 
 impl MappedFile {
-    /// The file as slices, without a copy.
+    /// Gives the file as slices, without a copy. A policy ([`policy`](super::MapFileOptions::policy)) sees nothing of them, neither
+    /// that they are asked for nor which of their pages are read.
     ///
     /// ```no_run
     /// # use majorfault::map::MappedFile;
@@ -28,26 +29,26 @@ impl MappedFile {
     ///
     /// # Safety
     ///
-    /// While a slice lives that the witness gave:
+    /// While a slice from the returned value lives:
     ///
-    /// - nobody changes its bytes: not this process, not another mapping of the file, not another program. Of a
-    ///   copy-on-write mapping the same holds, because pages that were not written yet show the file;
-    /// - nobody cuts the file short before its end, and the pages can be read: one that is gone becomes zeros.
+    /// - nobody changes its bytes: not this process, not another mapping of the file, not another program. This holds for a
+    ///   copy-on-write mapping as well, because pages that were not written yet show the file;
+    /// - nobody truncates the file before the slice's end, and the pages can be read: a missing page becomes zeros.
     pub unsafe fn assume_stable(&self) -> Stable<'_> {
         Stable(self)
     }
 
-    /// The same for changing in place.
+    /// Gives the file as slices for changing in place.
     ///
     /// # Safety
     ///
-    /// As for [`assume_stable`](MappedFile::assume_stable), and while a slice for changing lives nobody reads its bytes
-    /// through memory, either.
+    /// As for [`assume_stable`](MappedFile::assume_stable), and while a mutable slice lives nobody reads its bytes
+    /// through memory either.
     pub unsafe fn assume_stable_mut(&mut self) -> StableMut<'_> {
         StableMut(self)
     }
 
-    /// All bytes; what is gone reads as zeros.
+    /// All bytes of the mapping; missing pages read as zeros.
     ///
     /// # Safety
     ///
@@ -57,7 +58,7 @@ impl MappedFile {
         unsafe { self.map.bytes(self.lead, self.length) }
     }
 
-    /// The same for changing. Panics where it is mapped for reading.
+    /// All bytes of the mapping, for changing. Panics where it is mapped read-only.
     ///
     /// # Safety
     ///
@@ -71,26 +72,26 @@ impl MappedFile {
 impl<'m> Stable<'m> {
     /// The bytes of `range`, faulted in as by [`MappedFile::get`].
     ///
-    /// Errors: as there.
+    /// Errors: as [`MappedFile::get`].
     pub fn get(&self, range: Range<usize>) -> Result<&'m [u8]> {
         self.0.fault_in(&range)?;
         self.bytes(range)
     }
 
-    /// The bytes of `range`, not touched, as [`MappedFile::bytes`] gives them.
+    /// The bytes of `range`, not touched, as by [`MappedFile::bytes`].
     ///
-    /// Errors: as there.
+    /// Errors: as [`MappedFile::bytes`].
     pub fn bytes(&self, range: Range<usize>) -> Result<&'m [u8]> {
         let (at, length) = self.0.place(&range)?;
         self.0.check()?;
-        // SAFETY: this witness exists because it was promised that nobody changes them while the slice lives; safe code
+        // SAFETY: this value exists because its maker promised that nobody changes them while the slice lives; safe code
         // writes through the mapping only where it is borrowed exclusively, which the slice's lifetime rules out.
         Ok(unsafe { self.0.map.bytes(at, length) })
     }
 
-    /// The bytes of `range` if they are all in memory, as [`MappedFile::try_get`] finds out.
+    /// The bytes of `range` if all are in memory, as by [`MappedFile::try_get`].
     ///
-    /// Errors: as there.
+    /// Errors: as [`MappedFile::try_get`].
     pub fn try_get(&self, range: Range<usize>) -> Result<TryGet<&'m [u8]>> {
         match self.0.is_resident(&range)? {
             true => self.bytes(range).map(TryGet::Ready),
@@ -100,19 +101,19 @@ impl<'m> Stable<'m> {
 }
 
 impl StableMut<'_> {
-    /// The bytes of `range` for changing; ask [`MappedFile::check`] afterwards whether a page was gone.
+    /// The bytes of `range` for changing; call [`MappedFile::check`] afterwards, in case a page was missing.
     ///
-    /// Errors: Invalid (outside, mapped for reading), Truncated (a page was gone before).
+    /// Errors: Invalid (outside the mapping, or mapped read-only), Truncated (a page was already gone).
     pub fn bytes_mut(&mut self, range: Range<usize>) -> Result<&mut [u8]> {
         self.0.check_writable()?;
         let (at, length) = self.0.place(&range)?;
         self.0.check()?;
-        // SAFETY: this witness exists because it was promised that nobody else reads or changes them; it is borrowed
+        // SAFETY: this value exists because its maker promised that nobody else reads or changes them; it is borrowed
         // exclusively, and the mapped file by it.
         Ok(unsafe { self.0.map.bytes_mut(at, length) })
     }
 
-    /// For reading meanwhile.
+    /// The same file for reading, as long as the slices are not used.
     pub fn stable(&self) -> Stable<'_> {
         Stable(self.0)
     }
@@ -122,6 +123,8 @@ impl StableMut<'_> {
 mod tests {
     use super::*;
     use crate::error::Error;
+    use crate::prefetch::Learned;
+    use crate::sys::cache::{self, FileAdvice, fadvise};
     use crate::test_files::{PAGE, TestFile};
 
     #[test]
@@ -137,6 +140,23 @@ mod tests {
         assert_eq!(stable.bytes(7..PAGE).unwrap(), &wanted[7..PAGE]);
         assert_eq!(stable.try_get(7..PAGE).unwrap(), TryGet::Ready(&wanted[7..PAGE]));
         assert!(matches!(stable.get(1..map.len() + 1), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn a_policy_does_not_see_slices() {
+        let file = TestFile::on_disk(64 * 16 * PAGE);
+        file.file().sync_all().unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+        let map = MappedFile::options().policy(Learned::default()).open(file.path()).unwrap();
+        // SAFETY: nobody else knows the file.
+        let stable = unsafe { map.assume_stable() };
+
+        for row in 0..24 {
+            assert_eq!(stable.get(row * 16 * PAGE..row * 16 * PAGE + 1).unwrap().len(), 1);
+        }
+
+        let (resident, _) = cache::resident(file.file(), 0, file.length() as u64).unwrap();
+        assert_eq!(resident, 24 * PAGE as u64);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Mapped files for asynchronous programs: a fault would block the thread that runs a hundred tasks, so a thread beside it
-//! brings what is not in memory, and the task waits.
+//! Mapped files for asynchronous programs. A fault would block the thread that runs a hundred tasks, so another thread faults
+//! in what is not in memory, and the task waits.
 
 use super::{MappedFile, TryGet, View};
 use crate::error::{Error, Result};
@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
-/// A mapped file whose ranges are waited for by tasks; for any runtime.
+/// A mapped file for tasks that wait for ranges of it; works with any runtime.
 ///
-/// Costs one thread, and for each range one system call that asks whether it is there. Of all ranges asked for at a
-/// moment the reads are begun before the first is waited for, so that the device has a queue.
+/// Costs one thread, and for each range one system call that asks whether it is in memory. The reads of all ranges requested
+/// at one moment are started before the first is waited for, so that the device has a queue.
 pub struct AsyncMap {
     map: Arc<MappedFile>,
     /// None only while it is dropped.
@@ -23,7 +23,7 @@ pub struct AsyncMap {
     loader: Option<JoinHandle<()>>,
 }
 
-/// A range that somebody waits for.
+/// A range that a task waits for.
 struct Ask {
     range: Range<usize>,
     state: Mutex<State>,
@@ -35,7 +35,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// Ends when the range is in memory.
+/// A future that ends once the range is in memory.
 #[must_use = "nothing is read before it is polled"]
 pub struct Waiting<'m> {
     map: &'m AsyncMap,
@@ -44,9 +44,9 @@ pub struct Waiting<'m> {
 }
 
 impl AsyncMap {
-    /// Starts the thread that brings ranges of `map`.
+    /// Starts the thread that faults in ranges of `map`.
     ///
-    /// Errors: Io (no thread can be started).
+    /// Errors: Io (the thread cannot be started).
     pub fn new(map: MappedFile) -> Result<AsyncMap> {
         let map = Arc::new(map);
         let (asks, asked) = channel();
@@ -56,16 +56,16 @@ impl AsyncMap {
         Ok(AsyncMap { map, asks: Some(asks), loader: Some(loader) })
     }
 
-    /// The bytes of `range` as soon as they are in memory; at once where they are. They may be evicted again before they are
-    /// read, under memory pressure: then reading them blocks, as it always may. Slices of them gives, after the wait,
+    /// The bytes of `range` once they are in memory; at once if they are already. They may be evicted again before they are
+    /// read, under memory pressure; reading them then blocks, as it always may. For slices, wait, and then use
     /// [`map`](AsyncMap::map) with the promise of [`MappedFile::assume_stable`].
     ///
-    /// Errors: Invalid (outside), Truncated (the file is shorter now, or a page cannot be read).
+    /// Errors: Invalid (outside the mapping), Truncated (the file is shorter now, or a page cannot be read).
     pub fn get(&self, range: Range<usize>) -> Waiting<'_> {
         Waiting { map: self, range, ask: None }
     }
 
-    /// The mapped file, for what does not wait.
+    /// The mapped file, for calls that do not wait.
     pub fn map(&self) -> &MappedFile {
         &self.map
     }
@@ -73,7 +73,7 @@ impl AsyncMap {
 
 impl Drop for AsyncMap {
     fn drop(&mut self) {
-        // Nobody can ask any more, and the thread ends after what was asked for.
+        // Nobody can request any more; the thread ends after the last request.
         self.asks = None;
         if let Some(loader) = self.loader.take() {
             let _ = loader.join();
@@ -98,7 +98,7 @@ impl<'m> Future for Waiting<'m> {
             self.ask = Some(ask);
             return match sent {
                 true => Poll::Pending,
-                false => Poll::Ready(Err(Error::Invalid("the thread that reads ahead of tasks has ended".to_owned()))),
+                false => Poll::Ready(Err(Error::Invalid("the reader thread ended; map the file again".to_owned()))),
             };
         };
         let mut state = ask.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,18 +108,18 @@ impl<'m> Future for Waiting<'m> {
                 Poll::Pending
             }
             Some(Err(error)) => Poll::Ready(Err(error)),
-            Some(Ok(())) => Poll::Ready(map.map.bytes(self.range.clone())),
+            Some(Ok(())) => Poll::Ready(map.map.unseen(&self.range)),
         }
     }
 }
 
-/// Brings what is asked for until nobody can ask.
+/// Serves requests until nobody can make one.
 fn load(map: &MappedFile, asked: &Receiver<Arc<Ask>>) {
     while let Ok(first) = asked.recv() {
         let asks: Vec<Arc<Ask>> = std::iter::once(first).chain(asked.try_iter()).collect();
         for ask in &asks {
             let (from, length) = (map.start + (map.lead + ask.range.start) as u64, ask.range.len() as u64);
-            // A hint: what it does not begin is read when its turn comes.
+            // Only a hint: a read that is not started here happens at its turn.
             let _ = cache::fadvise(&map.file, from, length, FileAdvice::WillNeed);
         }
         for ask in asks {
@@ -151,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Runs futures to their end on this thread; how often they were waited for.
+    /// Runs futures to completion on this thread; returns how often they had to wait.
     fn all<T>(mut futures: Vec<Pin<Box<dyn Future<Output = T> + '_>>>) -> (Vec<T>, usize) {
         let unpark = Arc::new(Unpark(std::thread::current(), AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&unpark));

@@ -1,10 +1,10 @@
-//! The advice a running process gives the kernel, call by call: madvise(2), posix_fadvise(2) and readahead(2), with range
-//! and kind.
+//! The advice that a running process gives the kernel, call by call: madvise(2), posix_fadvise(2) and readahead(2), with range
+//! and kind of advice.
 //!
-//! The tracepoints at the entry of these system calls (syscalls:sys_enter_*) as perf samples, for every thread and processor,
-//! inherited by the threads they start; one ring for each processor. The process is never stopped, and nobody is woken.
-//! A call is seen as it begins, so one that fails is seen, too. Calls of 32-bit programs, advice through io_uring, and
-//! process_madvise(2) by others are not seen.
+//! Uses the tracepoints at the entry of these system calls (syscalls:sys_enter_*) as perf samples, for every thread and processor,
+//! inherited by the threads they start; one ring for each processor. The process is never stopped, and no thread is woken.
+//! A call is seen when it begins, so a call that fails is seen as well. Calls of 32-bit programs, advice through io_uring, and
+//! process_madvise(2) by other processes are not seen.
 
 use super::sampler::{is_refused, processors, reason, remedy, threads};
 use crate::needs::{Missing, Need, Probe};
@@ -17,35 +17,35 @@ use std::io;
 
 pub use super::advice_named::Named;
 
-/// Bytes of the ring of each processor: some 800 calls between two looks. Faults need the locked memory more.
+/// Bytes of the ring of each processor: some 800 calls between two reads. Faults need the locked memory more.
 const RING: usize = 64 << 10;
 
-/// Descriptors that are left to others.
+/// Descriptors that are left for other uses.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// What is missing where these calls cannot be seen.
+/// The facility that is missing where these calls cannot be seen.
 const WHAT: &str = "advice calls one by one";
 
 /// Advice calls with their arguments, by tracepoints.
 pub const ADVICE_CALLS: Need =
-    Need { name: "advice calls", summary: "which ranges a process gives advice for, call by call", probe };
+    Need { name: "advice calls", summary: "the ranges that a process gives advice for, call by call", probe };
 
-/// One call, as it began; whether it succeeded is not known.
+/// One call, seen when it began; whether it succeeded is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdviceCall {
-    /// The process; that of a child where it was forked while it was watched.
+    /// The process; a child's number where the child was forked during the watch.
     pub process: u32,
     /// The thread.
     pub thread: u32,
-    /// When, CLOCK_MONOTONIC.
+    /// Time of the call, CLOCK_MONOTONIC.
     pub at: Nanos,
-    /// For what.
+    /// The range that the call names.
     pub range: Range,
-    /// Which advice.
+    /// The kind of advice.
     pub advice: Named,
 }
 
-/// What a call names.
+/// The range that a call names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Range {
     /// Memory: madvise(2).
@@ -66,7 +66,7 @@ pub enum Range {
     },
 }
 
-/// Which call a tracepoint stands for.
+/// The call that a tracepoint stands for.
 #[derive(Clone, Copy, Debug)]
 enum Entry {
     Madvise,
@@ -74,7 +74,7 @@ enum Entry {
     ReadAhead,
 }
 
-/// The tracepoints, with what they stand for.
+/// The tracepoints and the calls that they stand for.
 const ENTRIES: [(Entry, &str); 3] = [
     (Entry::Madvise, "syscalls/sys_enter_madvise"),
     (Entry::Fadvise, "syscalls/sys_enter_fadvise64"),
@@ -86,7 +86,7 @@ const ENTRIES: [(Entry, &str); 3] = [
 pub struct AdviceCalls {
     points: Vec<(Entry, Tracepoint)>,
     rings: Vec<Ring>,
-    /// Events beside those that own a ring.
+    /// Events other than those that own a ring.
     _events: Vec<Sampling>,
     unfollowed: usize,
     lost: u64,
@@ -94,18 +94,18 @@ pub struct AdviceCalls {
 }
 
 impl AdviceCalls {
-    /// Watches every thread of `pid` and those it will start.
+    /// Watches every thread of `pid` and the threads that they will start.
     ///
     /// Needs one descriptor for each of three calls, each thread and each processor; threads beyond the limit (RLIMIT_NOFILE)
-    /// are [`unfollowed`](AdviceCalls::unfollowed). While such a tracepoint is on, every system call of every process of
+    /// are counted by [`unfollowed`](AdviceCalls::unfollowed). While such a tracepoint is on, every system call of every process of
     /// the machine takes the kernel's slower entry: some 100 ns more (measured on Linux 6.18).
     ///
-    /// Errors: Missing without a readable tracefs or the rights for perf events, with the remedy, or without the process.
+    /// Errors: Missing where tracefs is not readable or perf events are not permitted (with the remedy), or without the process.
     pub fn open(pid: u32) -> Result<AdviceCalls, Missing> {
         let points = points()?;
         let with = |kernel| AdviceCalls::with(pid, &points, kernel);
         match with(Kernel::Counted) {
-            // Entries of system calls count as user code, so they are seen where the kernel is left out, too.
+            // Entries of system calls count as user code, so they are seen even where the kernel is left out.
             Err(error) if is_refused(&error) => with(Kernel::LeftOut),
             other => other,
         }
@@ -139,7 +139,7 @@ impl AdviceCalls {
         for (thread, (_, point)) in threads.iter().flat_map(|thread| self.points.iter().map(move |it| (thread, it))) {
             let event = match Sampling::of_tracepoint(point.id, *thread, processor, kernel) {
                 Ok(event) => event,
-                // Threads end; that one did is no reason not to follow the others.
+                // Threads end; a thread that ended is no reason not to follow the others.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 Err(error) => return Err(error),
             };
@@ -155,7 +155,7 @@ impl AdviceCalls {
         Ok(())
     }
 
-    /// Shows every call since the last time, in order of time. Costs nothing to the process.
+    /// Shows every call since the last time, in order of time. Costs the process nothing.
     pub fn read(&mut self, see: impl FnMut(AdviceCall)) {
         let AdviceCalls { points, rings, lost, batch, .. } = self;
         for ring in rings {
@@ -165,12 +165,12 @@ impl AdviceCalls {
         batch.drain(..).for_each(see);
     }
 
-    /// Calls that did not fit into the rings, so far. They are gone.
+    /// Calls lost so far because they did not fit into the rings.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// Threads that were there and are not followed, because descriptors are limited.
+    /// Threads that exist and are not followed, because descriptors are limited.
     pub fn unfollowed(&self) -> usize {
         self.unfollowed
     }
@@ -180,7 +180,7 @@ impl AdviceCalls {
 fn call(points: &[(Entry, Tracepoint)], hit: &Hit<'_>) -> Option<AdviceCall> {
     let (entry, point) = points.iter().find(|(_, point)| point.id == hit.id)?;
     let field = |name| point.value(name, hit.fields);
-    // An int is widened to a register: its upper half says nothing.
+    // An int is widened to a register: its upper half has no meaning.
     let int = |name| Some(field(name)? as i32);
     let file = |length| Some(Range::File { descriptor: int("fd")?, offset: field("offset")?, length: field(length)? });
     let (range, advice) = match entry {
@@ -227,9 +227,9 @@ fn refused(pid: u32, error: &io::Error) -> Missing {
         }
         Some(libc::EACCES | libc::EPERM) => Missing::new(WHAT, reason(), remedy()).told_by(error),
         Some(libc::EMFILE | libc::ENFILE) => {
-            Missing::new(WHAT, "too few file descriptors", "raise the limit: ulimit -n 65536")
+            Missing::new(WHAT, "too few file descriptors are allowed", "raise the limit: ulimit -n 65536")
         }
-        _ => Missing::new(WHAT, format!("perf_event_open(2) says {}", error.kind()), "run as root (CAP_PERFMON)"),
+        _ => Missing::new(WHAT, format!("perf_event_open(2) failed: {}", error.kind()), "run as root (CAP_PERFMON)"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Advice by the names of the man pages: madvise(2), posix_fadvise(2), readahead(2).
 
-/// An advice by the call it was given with.
+/// An advice, by the call that gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Named {
     /// madvise(2) with this number.

@@ -8,7 +8,7 @@ use std::fs::File;
 
 pub(super) const SOURCE: Source = Source {
     name: "cache",
-    summary: "how much of the files is cached, changed, or was evicted",
+    summary: "how much of the files is cached, dirty, or was evicted",
     needs: &[],
     counters: &[
         level(
@@ -17,7 +17,7 @@ pub(super) const SOURCE: Source = Source {
         ),
         level("dirty_bytes", "of these, changed and not yet being written (cachestat(2))"),
         level("writeback_bytes", "of these, being written (cachestat(2))"),
-        level("evicted_bytes", "once cached and evicted since, while the kernel remembers (cachestat(2))"),
+        level("evicted_bytes", "once cached and evicted since, as far as the kernel remembers (cachestat(2))"),
     ],
     open,
 };
@@ -26,7 +26,7 @@ const fn level(name: &'static str, doc: &'static str) -> Counter {
     Counter { name, unit: Unit::Bytes, scope: Scope::File, kind: Kind::Level, doc }
 }
 
-/// A reading that took this long is repeated only after a hundred times as long, so that watching costs 1 % at most.
+/// A reading that took a certain time is repeated only after a hundred times that time, so that watching costs at most 1 %.
 const SHARE: u64 = 100;
 
 struct Cache {

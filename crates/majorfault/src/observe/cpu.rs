@@ -1,4 +1,4 @@
-//! Processor time of the process, its context switches, and who else was busy.
+//! Processor time of the process, its context switches, and the processor time of others.
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, live_of_process, unreadable};
 use crate::proc::{self, Live, stat};
@@ -28,13 +28,13 @@ pub(super) const SOURCE: Source = Source {
             "machine_busy_ns",
             Unit::Nanos,
             Scope::Machine,
-            "processor time of everything, this process and interrupts included (proc(5), /proc/stat)",
+            "processor time of the whole machine, this process and interrupts included (proc(5), /proc/stat)",
         ),
         total(
             "machine_steal_ns",
             Unit::Nanos,
             Scope::Machine,
-            "time the hypervisor ran others while we were ready (proc(5), /proc/stat)",
+            "time the hypervisor ran other guests while this one was ready (proc(5), /proc/stat)",
         ),
         total(
             "kswapd_ns",
@@ -67,7 +67,7 @@ fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
     Ok(Box::new(Cpu { process, tasks, machine, kswapd: kswapd(), tick_ns }))
 }
 
-/// The stat files of the threads that reclaim memory, one a NUMA node.
+/// The stat files of the threads that reclaim memory, one for each NUMA node.
 fn kswapd() -> Vec<Live> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let named = processes

@@ -1,4 +1,4 @@
-//! The processor's own counters, where it shows them.
+//! The processor's own counters, where it exposes them.
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit};
 use crate::needs::{Need, Probe};
@@ -9,11 +9,14 @@ pub(super) const SOURCE: Source = Source {
     summary: "cycles, instructions, cache and TLB misses",
     needs: &[&HARDWARE],
     counters: &[
-        total("cycles", "processor cycles of the process (perf_event_open(2)); scaled where counters were shared"),
+        total(
+            "cycles",
+            "processor cycles of the process (perf_event_open(2)); scaled up where events shared a counter",
+        ),
         total("instructions", "instructions of the process"),
         total("cache_references", "accesses to the last-level cache, as the processor defines it"),
         total("cache_misses", "of these, misses"),
-        total("dtlb_load_misses", "loads whose address was not in the TLB"),
+        total("dtlb_load_misses", "loads from addresses that were not in the TLB"),
     ],
     open,
 };
@@ -31,7 +34,7 @@ const fn total(name: &'static str, doc: &'static str) -> Counter {
 
 struct Hardware(Vec<Option<Count>>);
 
-/// With the kernel's share where the rights allow it, else without: faults cost mostly there.
+/// Includes the kernel's share where the rights allow it, because faults cost mostly there.
 fn count(event: Event, pid: u32) -> std::io::Result<Count> {
     Count::of(event, pid, Kernel::Counted).or_else(|_| Count::of(event, pid, Kernel::LeftOut))
 }
@@ -39,10 +42,11 @@ fn count(event: Event, pid: u32) -> std::io::Result<Count> {
 fn probe() -> Probe {
     count(EVENTS[0], std::process::id()).map(|_| "cycles can be counted".to_owned()).map_err(|error| {
         let remedy = match error.raw_os_error() {
-            Some(libc::ENOENT | libc::EOPNOTSUPP) => "use a machine, or a virtual machine, that shows its counters",
+            Some(libc::ENOENT | libc::EOPNOTSUPP) => "use a machine, or a virtual machine, that exposes its counters",
             _ => "set kernel.perf_event_paranoid=1, or run with CAP_PERFMON",
         };
-        Missing::new("hardware counters", format!("perf_event_open(2) says {}", error.kind()), remedy).told_by(&error)
+        Missing::new("hardware counters", format!("perf_event_open(2) failed: {}", error.kind()), remedy)
+            .told_by(&error)
     })
 }
 

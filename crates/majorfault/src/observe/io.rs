@@ -1,4 +1,4 @@
-//! Bytes between memory and devices: those of the process, and those of the devices under the files.
+//! Bytes between memory and devices: the process's own, and those of the devices under the files.
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, live_of_process, unreadable};
 use crate::proc::diskstats::{self, DiskStat};
@@ -62,7 +62,7 @@ const fn total(name: &'static str, unit: Unit, scope: Scope, doc: &'static str) 
     Counter { name, unit, scope, kind: Kind::Total, doc }
 }
 
-/// Its own file, and the process where its children count, too.
+/// Its own file, and its number where its children count as well.
 struct Process {
     own: Live,
     parent: Option<u32>,
@@ -90,14 +90,14 @@ fn open_device(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
     if !known {
         return Err(Missing::new(
             "device traffic",
-            "the files lie on no block device (memory, network or a layered file system)",
+            "the files are not on a block device, but in memory, on a network or on a layered file system",
             "use a file on a disk file system",
         ));
     }
     Ok(Box::new(Device { live, numbers }))
 }
 
-/// Number of the block device under a file, or of the block device that it is.
+/// The number of the block device under a file, or of the block device that the file is.
 fn device_of(path: &Path) -> Option<(u32, u32)> {
     let meta = std::fs::metadata(path).ok()?;
     let number = if meta.rdev() != 0 { meta.rdev() } else { meta.dev() };
@@ -111,7 +111,7 @@ impl Reading for Process {
             children.iter().filter_map(|child| std::fs::read_to_string(format!("/proc/{child}/io")).ok()).collect();
         let text = self.own.read();
         for (value, key) in values.iter_mut().zip(["read_bytes", "write_bytes", "syscr", "syscw"]) {
-            // A child that has ended, and been waited for, is in its parent's numbers.
+            // A child that has ended, and been waited for, is included in its parent's numbers.
             let theirs = texts.iter().filter_map(|text| proc::number(text, key)).fold(0, u64::saturating_add);
             *value = text.and_then(|text| proc::number(text, key)).map(|own| own.saturating_add(theirs));
         }
@@ -154,7 +154,7 @@ mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Command, Stdio};
 
-    /// Bytes written by the process, as its io file has them now.
+    /// Bytes written by the process, as its io file shows them now.
     fn written(reading: &mut dyn Reading) -> u64 {
         let mut values = [None; 4];
         reading.read(&mut values);

@@ -6,14 +6,14 @@ use std::path::Path;
 
 pub(super) const SOURCE: Source = Source {
     name: "memory",
-    summary: "memory charged to the cgroup, and how often it met its limit",
+    summary: "memory charged to the cgroup, and how often it reached its limit",
     needs: &[],
     counters: &[
         level("cgroup_usage_bytes", "memory charged to the group, page cache included"),
         level("cgroup_file_bytes", "of this, page cache"),
         level("cgroup_anon_bytes", "of this, anonymous memory"),
         level("cgroup_mapped_bytes", "of the page cache, mapped by a process"),
-        total("cgroup_limit_hits", "times the group met its limit (v1 failcnt, v2 events max)"),
+        total("cgroup_limit_hits", "times the group reached its limit (v1 failcnt, v2 events max)"),
         total("cgroup_refault_pages", "evicted file pages of the group that were needed again"),
         total(
             "cgroup_reclaimed_pages",
@@ -32,7 +32,7 @@ const fn total(name: &'static str, doc: &'static str) -> Counter {
     Counter { name, unit: Unit::Count, scope: Scope::Cgroup, kind: Kind::Total, doc }
 }
 
-/// Where the values are, by version of the interface.
+/// The names of the values, by version of the interface.
 struct Names {
     usage: &'static str,
     hits: &'static str,
@@ -74,8 +74,8 @@ fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
         None => {
             return Err(Missing::new(
                 "memory of the cgroup",
-                "the process runs without a limit of ours",
-                "give a memory limit",
+                "the process runs in no cgroup with a memory limit",
+                "run it in a memory cgroup with a limit",
             ));
         }
     };
@@ -94,7 +94,7 @@ impl Reading for Memory {
         values[1] = proc::number(stat, self.names.file);
         values[2] = proc::number(stat, self.names.anon);
         values[3] = proc::number(stat, self.names.mapped);
-        // Version 1 counts the group and those below it as total_; before 5.9 there was one count for both kinds.
+        // Version 1 counts the group and those below it as total_; before Linux 5.9 one count covered both kinds.
         let refaults = ["total_workingset_refault_file", "workingset_refault_file", "workingset_refault"];
         values[5] = refaults.iter().find_map(|key| proc::number(stat, key));
         values[6] = proc::number(stat, self.names.reclaimed);

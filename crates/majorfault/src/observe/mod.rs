@@ -1,7 +1,7 @@
-//! Counters: observed quantities with unit, scope and source, one file per source.
+//! Counters: observed quantities with unit, scope and source, one file for each source.
 //!
 //! A [`Source`] reads several counters from one place at once; [`ALL`] names the sources once. An [`Observer`] opens
-//! those that work for a [`Scene`] and keeps the reasons of those that don't. Nothing here knows of access methods.
+//! those that work for a [`Scene`] and keeps the reasons for those that do not. Nothing here knows about access methods.
 
 pub mod advice_calls;
 mod advice_named;
@@ -47,22 +47,22 @@ pub const ALL: &[&Source] = &[
     &hardware::SOURCE,
 ];
 
-/// Whose events a counter counts.
+/// The part of the system that a counter counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The observed process, all its threads.
     Process,
-    /// The cgroup the process is limited by.
+    /// The cgroup that limits the process.
     Cgroup,
-    /// The devices under the observed files; other programs' traffic included.
+    /// The devices under the observed files; traffic of other programs is included.
     Device,
-    /// The observed files, whoever uses them.
+    /// The observed files, whichever program uses them.
     File,
     /// The whole machine.
     Machine,
 }
 
-/// What a counter's numbers are.
+/// How to read a counter's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Grows; two readings are subtracted.
@@ -85,50 +85,50 @@ pub enum Unit {
 /// One observed quantity.
 #[derive(Debug)]
 pub struct Counter {
-    /// The name in records: what it counts, unit last where it is not a plain count.
+    /// The name in records: the quantity, with the unit last where it is not a plain count.
     pub name: &'static str,
     /// Unit of the value.
     pub unit: Unit,
-    /// Whose events.
+    /// The part of the system that it counts for.
     pub scope: Scope,
-    /// Growing or a level.
+    /// Whether it grows or is a level.
     pub kind: Kind,
-    /// What it says and does not say, with its source (man page, kernel file).
+    /// What it counts and what it leaves out, with its source (man page, kernel file).
     pub doc: &'static str,
 }
 
 /// A place that several counters are read from at once.
 #[derive(Debug)]
 pub struct Source {
-    /// Short name, as the file.
+    /// Short name, the same as the file's.
     pub name: &'static str,
-    /// What it tells, in one line.
+    /// What it measures, in one line.
     pub summary: &'static str,
-    /// What the machine must have for it.
+    /// The facilities that it needs from the machine.
     pub needs: &'static [&'static Need],
     /// Its counters.
     pub counters: &'static [Counter],
-    /// Opens what is read for this scene.
+    /// Opens its files for this scene.
     pub open: fn(&Scene) -> std::result::Result<Box<dyn Reading>, Missing>,
 }
 
 /// An opened source.
 pub trait Reading: Send {
-    /// Fills one value per counter of the source, in their order; `None` where this one cannot be read (any more).
+    /// Fills one value per counter of the source, in their order; `None` where a counter cannot be read (any more).
     fn read(&mut self, values: &mut [Option<u64>]);
 }
 
-/// What is looked at.
+/// What is observed.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     /// The process.
     pub pid: Option<u32>,
-    /// Whether the bytes that its children move are its own, too. Looking for them costs a listing of its threads at each
+    /// Whether the bytes moved by its children count as its own. Finding them costs a listing of its threads at each
     /// reading.
     pub with_children: bool,
     /// Where its memory is limited.
     pub cgroup: Option<CgroupDir>,
-    /// The files it reaches. Opened by the observer for asking about residency.
+    /// The files it uses. The observer opens them to ask about residency.
     pub files: Vec<PathBuf>,
 }
 
@@ -164,7 +164,7 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Opens every source that works here; what doesn't is in [`missing`](Observer::missing).
+    /// Opens every source that works here; the others are in [`missing`](Observer::missing).
     pub fn open(scene: &Scene) -> Observer {
         let mut observer = Observer { open: Vec::new(), missing: Vec::new() };
         for source in ALL {
@@ -187,7 +187,7 @@ impl Observer {
         self.open.iter().flat_map(|(source, _)| source.counters.iter())
     }
 
-    /// Reads every counter once. Costs some tens of microseconds; nothing of it runs in the observed process.
+    /// Reads every counter once. Costs some tens of microseconds, none of them in the observed process.
     pub fn read(&mut self) -> Snapshot {
         let at = crate::sys::clock::monotonic();
         let mut values = vec![None; self.counters().count()];
@@ -201,7 +201,7 @@ impl Observer {
     }
 }
 
-/// What [`mapped_sizes`] tells, as counters; too dear to be read on a timeline, so no [`Source`] has them.
+/// What [`mapped_sizes`] returns, as counters; too expensive for a timeline, so no [`Source`] has them.
 pub const MAPPED: &[Counter] = &[
     Counter {
         name: "mapped_resident_bytes",
@@ -216,14 +216,14 @@ pub const MAPPED: &[Counter] = &[
         scope: Scope::Process,
         kind: Kind::Level,
         doc: "of these, mapped by huge entries of 2 MiB (smaps FilePmdMapped, ShmemPmdMapped, AnonHugePages); folios \
-              smaller than that are not told apart from pages",
+              smaller than that are counted as pages",
     },
 ];
 
-/// Page sizes that the process's mappings of files got whose path `wanted` accepts.
+/// Page sizes of the process's mappings of those files that `wanted` accepts by path.
 ///
 /// Reads /proc/PID/smaps, which walks the page tables: milliseconds for each mapped GiB, during which the process may
-/// wait. Not for the timeline, and not for other people's processes without being asked.
+/// wait. Not for the timeline, and for another user's process only when asked for.
 ///
 /// Errors: Io (gone, not permitted).
 pub fn mapped_sizes(pid: u32, wanted: impl Fn(&str) -> bool) -> crate::Result<MappedSizes> {
@@ -233,7 +233,7 @@ pub fn mapped_sizes(pid: u32, wanted: impl Fn(&str) -> bool) -> crate::Result<Ma
     Ok(smaps::sizes(&text, wanted))
 }
 
-/// A file of the observed process, kept open.
+/// A file of the observed process in /proc, kept open.
 fn live_of_process(scene: &Scene, file: &str, what: &str) -> std::result::Result<Live, Missing> {
     let pid = scene.pid.ok_or_else(|| Missing::new(what, "no process is observed", ""))?;
     let path = format!("/proc/{pid}/{file}");
@@ -243,7 +243,7 @@ fn live_of_process(scene: &Scene, file: &str, what: &str) -> std::result::Result
 fn unreadable(what: &str, path: &str, error: &std::io::Error) -> Missing {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => "run as the same user, or as root",
-        std::io::ErrorKind::NotFound => "check that the process is still there, and that /proc is mounted",
+        std::io::ErrorKind::NotFound => "check that the process still runs, and that /proc is mounted",
         _ => "",
     };
     Missing::new(what, format!("{path}: {}", error.kind()), remedy).told_by(error)
@@ -260,7 +260,7 @@ mod tests {
         Observer::open(&Scene { pid: Some(std::process::id()), files, ..Scene::default() })
     }
 
-    /// What `name` grew by, or is now.
+    /// The growth of `name`, or its level now.
     fn value(observer: &Observer, before: &Snapshot, after: &Snapshot, name: &str) -> Option<u64> {
         let index = observer.counters().position(|counter| counter.name == name)?;
         match observer.counters().nth(index)?.kind {
@@ -294,7 +294,7 @@ mod tests {
         let mut observer = own(&[&file]);
         let before = observer.read();
         std::fs::read(file.path()).unwrap();
-        // Residency is looked at again only after a pause; ask afresh.
+        // Residency is read again only after a pause; start afresh.
         let fresh = own(&[&file]).read();
         let after = observer.read();
 
@@ -313,7 +313,7 @@ mod tests {
             eprintln!("SKIPPED unmapping_beside_a_running_thread_is_seen_as_flushes: {missing}");
             return;
         }
-        // Counting starts from one thread and the threads it starts; this test isn't the process's first thread.
+        // Counting covers one thread and the threads that it starts; this test is not the process's first thread.
         let thread = rustix::thread::gettid().as_raw_pid().cast_unsigned();
         let mut observer = Observer::open(&Scene { pid: Some(thread), ..Scene::default() });
         let before = observer.read();

@@ -1,10 +1,10 @@
-//! The order in which a program reaches a file, told from its page faults.
+//! The order in which a program accesses a file, derived from its page faults.
 //!
 //! Faults are not accesses: one fault maps the cached pages around it (fault-around, 64 KiB), so a sequential scan faults
-//! every 64 KiB, and what is mapped never faults again. A stride of at most that much looks the same as a scan, and is
-//! called one; for reading ahead the difference does not matter.
+//! every 64 KiB, and what is mapped never faults again. A stride of at most 64 KiB looks the same as a scan, and is
+//! called one; for read-ahead the difference does not matter.
 //!
-//! Plain functions of (thread, offset), in order of time.
+//! Pure functions of (thread, offset), in order of time.
 
 use std::collections::HashMap;
 
@@ -15,58 +15,58 @@ pub const FAULT_AROUND: u64 = 64 << 10;
 /// stride of exactly this, from one folio's edge to the next, is what a scan looks like there, so it is called one, too.
 pub const HUGE_FOLIO: u64 = 2 << 20;
 
-/// Accesses below which nothing is said.
+/// Fewer accesses than this have no pattern.
 pub const FEWEST: usize = 16;
 
-/// Streams that one thread may interleave, at most.
+/// The most streams that one thread may interleave.
 const MOST_STREAMS: usize = 16;
 
-/// Share of the steps that must agree, for a pattern to be named.
+/// Share of the steps that must agree before a pattern is named.
 const ENOUGH: f64 = 0.6;
 
-/// The same where the steps are only multiples of a stride.
+/// The same share where the steps are only multiples of a stride.
 const HIDDEN: f64 = 0.9;
 
-/// Share by which more streams must explain more: a multiple of a stride is a stride, too, and regular noise hides in it.
+/// Share by which more streams must explain more steps: a multiple of a stride is a stride as well, and regular noise hides in it.
 const CLEARLY_MORE: f64 = 0.15;
 
-/// Share of the accesses that the hot tenth of the touched blocks must get.
+/// Share of the accesses that must go to the hottest tenth of the touched blocks.
 const HOT: f64 = 0.5;
 
-/// A scan may step over what others mapped already; so many times [`FAULT_AROUND`].
+/// A scan may skip what others have mapped already, up to this many times [`FAULT_AROUND`].
 const LONGEST_STEP: u64 = 4;
 
-/// Latest accesses of a thread that are looked at; keeps the cost bounded.
+/// The latest accesses of a thread that are examined; keeps the cost bounded.
 const WINDOW: usize = 8192;
 
 /// One fault in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Who.
+    /// The thread.
     pub thread: u32,
     /// Offset in the file of the byte that was touched.
     pub offset: u64,
 }
 
-/// An order.
+/// An order of accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// From front to end, or by steps of no more than [`FAULT_AROUND`].
+    /// From front to end, or in steps of at most [`FAULT_AROUND`].
     Sequential,
     /// From end to front.
     Backward,
-    /// Every so many bytes; negative is backward.
+    /// One access every so many bytes; negative is backward.
     Strided(i64),
-    /// Several strides of the same length in turns, as where a row has several columns that are read.
+    /// Several strides of equal length in turns, as where several columns of each row are read.
     Interleaved {
-        /// How many.
+        /// Number of streams.
         streams: usize,
         /// Bytes from one access of a stream to its next.
         stride: i64,
     },
     /// No order.
     Random,
-    /// No order, but most accesses go to a small part, which does not stay mapped.
+    /// No order, but most accesses go to a small part of the file, which does not stay mapped.
     HotSet {
         /// Bytes of the part that gets at least half of the accesses.
         bytes: u64,
@@ -75,25 +75,25 @@ pub enum Pattern {
     Unknown,
 }
 
-/// A pattern, and how sure that is.
+/// A pattern and its confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recognised {
     /// The pattern.
     pub pattern: Pattern,
     /// Share of the steps that agree with it, from 0 to 1.
     pub confidence: f64,
-    /// Threads whose accesses agree with it.
+    /// Threads with accesses that agree with it.
     pub threads: usize,
-    /// How often a thread went back by more than half of what it had covered and went on from there: a scan repeated.
+    /// How often a thread went back by more than half of what it had covered and continued from there: a repeated scan.
     pub repeats: usize,
 }
 
 const UNKNOWN: Recognised = Recognised { pattern: Pattern::Unknown, confidence: 0.0, threads: 0, repeats: 0 };
 
-/// Names the order of `accesses`, which are in order of time, to one file.
+/// Names the order of `accesses` to one file; they are in order of time.
 ///
-/// Each thread is looked at alone; the pattern of those with the most accesses wins, and its confidence is weighed by
-/// accesses, threads that do something else counting against it.
+/// Each thread is examined alone. The pattern of the threads with the most accesses wins; its confidence is weighted by
+/// accesses, and threads that do something else reduce it.
 pub fn recognise(accesses: &[Access]) -> Recognised {
     let mut threads: HashMap<u32, Vec<u64>> = HashMap::new();
     for access in accesses {
@@ -102,7 +102,7 @@ pub fn recognise(accesses: &[Access]) -> Recognised {
     let named: Vec<(Recognised, usize)> =
         threads.values().map(|offsets| (of_one(offsets), offsets.len())).filter(|(it, _)| it != &UNKNOWN).collect();
     if named.is_empty() {
-        // Each thread alone says too little (a pool of threads that take turns): look at all together.
+        // Each thread alone has too few accesses (a pool of threads that take turns): examine all together.
         let offsets: Vec<u64> = accesses.iter().map(|access| access.offset).collect();
         return Recognised { threads: threads.len(), ..of_one(&offsets) };
     }
@@ -120,7 +120,7 @@ pub fn recognise(accesses: &[Access]) -> Recognised {
     }
 }
 
-/// Whether two threads do the same; hot sets differ a little in size.
+/// Whether two threads have the same pattern; hot sets may differ a little in size.
 fn is_same(left: Pattern, right: Pattern) -> bool {
     left == right || matches!((left, right), (Pattern::HotSet { .. }, Pattern::HotSet { .. }))
 }
@@ -139,13 +139,13 @@ fn of_one(offsets: &[u64]) -> Recognised {
     let strided = stride(&blocks).filter(|(_, _, share)| *share >= ENOUGH);
     match strided {
         Some((1, stride, share)) if stride.unsigned_abs() == HUGE_FOLIO && enters_at_edges(&blocks, stride) => {
-            // Rows that begin in small folios, and go on in huge ones that hold several.
+            // Rows that begin in small folios and continue in huge ones, which hold several rows.
             return match hidden_stride(&blocks) {
                 Some((stride, share)) => found(Pattern::Strided(stride), share),
                 None => found(if stride > 0 { Pattern::Sequential } else { Pattern::Backward }, share),
             };
         }
-        // Equal steps beyond what a fault maps are a stride, also where they'd pass as a scan's.
+        // Equal steps beyond what one fault maps are a stride, even where they could be a scan's.
         Some((1, stride, share)) if stride.unsigned_abs() > FAULT_AROUND => {
             return found(Pattern::Strided(stride), share);
         }
@@ -170,7 +170,7 @@ fn of_one(offsets: &[u64]) -> Recognised {
     }
 }
 
-/// Whether the accesses that are a huge folio apart meet each folio where a scan enters it. The column of a matrix meets
+/// Whether accesses that are a huge folio apart enter each folio where a scan enters it. The column of a matrix enters
 /// it anywhere.
 fn enters_at_edges(offsets: &[u64], stride: i64) -> bool {
     let entered =
@@ -182,14 +182,14 @@ fn enters_at_edges(offsets: &[u64], stride: i64) -> bool {
     entered().filter(is_edge).count() * 2 >= entered().count()
 }
 
-/// The stride of which only some rows fault, because a fault maps several: the greatest common divisor of nearly all steps
-/// in one direction, where it is more than the windows in which a scan faults.
+/// The stride where only some rows fault, because one fault maps several: the greatest common divisor of nearly all steps
+/// in one direction, if it is larger than the windows in which a scan faults.
 fn hidden_stride(offsets: &[u64]) -> Option<(i64, f64)> {
     let steps: Vec<i64> = offsets.windows(2).map(|pair| step(pair[0], pair[1])).collect();
     let up = steps.iter().filter(|step| **step > 0).count();
     let sign = if 2 * up >= steps.len() { 1 } else { -1 };
     let forward = || steps.iter().map(|step| (sign * step) as u64 & !4095).filter(|step| (1..1 << 40).contains(step));
-    // Of a sample, so that a single foreign step does not spoil it.
+    // Taken from a sample, so that a single foreign step does not spoil it.
     let mut shortest: Vec<u64> = forward().collect();
     shortest.sort_unstable();
     let cut = shortest.len() / 20;
@@ -209,7 +209,7 @@ fn divisor(mut left: u64, mut right: u64) -> u64 {
     left
 }
 
-/// The accesses without those that stay in the block of the one before: an object that crosses a page, a page that was
+/// The accesses without those in the same block as the previous one: an object that crosses a page, or a page that was
 /// not yet cached when its neighbours were mapped.
 fn without_echoes(offsets: &[u64]) -> Vec<u64> {
     let mut kept: Vec<u64> = Vec::with_capacity(offsets.len());
@@ -230,7 +230,7 @@ fn step(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from) as i64
 }
 
-/// The fewest streams whose accesses are equally far apart: how many, how far, and the share of steps that are so.
+/// The fewest streams that have equal distances between their accesses: how many, how far, and the share of steps that agree.
 fn stride(offsets: &[u64]) -> Option<(usize, i64, f64)> {
     let mut best: Option<(usize, i64, f64)> = None;
     for streams in 1..=MOST_STREAMS.min(offsets.len() / 4) {
@@ -243,7 +243,7 @@ fn stride(offsets: &[u64]) -> Option<(usize, i64, f64)> {
 }
 
 /// The most common distance between accesses that are `lag` apart, and its share. The touched byte may differ within a
-/// page, so distances are compared in pages, and told exactly where that is the commoner.
+/// page, so distances are compared in pages; the exact distance is returned where it is the more common one.
 fn most_common(offsets: &[u64], lag: usize) -> Option<(i64, f64)> {
     const PAGE: u64 = 4096;
     let mut counts: HashMap<i64, usize> = HashMap::new();
@@ -262,7 +262,7 @@ fn most_common(offsets: &[u64], lag: usize) -> Option<(i64, f64)> {
     Some((distance, count as f64 / steps))
 }
 
-/// The largest count; of equal ones the shortest distance, so that the answer does not depend on chance.
+/// The largest count; of equal counts the shortest distance, so that the answer does not depend on chance.
 fn best_of(counts: HashMap<i64, usize>) -> Option<(i64, usize)> {
     counts.into_iter().max_by_key(|(distance, count)| (*count, std::cmp::Reverse(distance.unsigned_abs()), *distance))
 }
@@ -271,8 +271,8 @@ fn strided_share(offsets: &[u64]) -> f64 {
     stride(offsets).map_or(0.0, |(_, _, share)| share)
 }
 
-/// Bytes of the hottest tenth of the touched blocks and their share of the accesses, where that is much. What is
-/// touched once each has no hot part.
+/// Bytes of the hottest tenth of the touched blocks and their share of the accesses, where that share is large. Blocks
+/// touched once each have no hot part.
 fn hot_set(offsets: &[u64]) -> Option<(u64, f64)> {
     let mut counts: HashMap<u64, usize> = HashMap::new();
     for offset in offsets {
@@ -283,11 +283,11 @@ fn hot_set(offsets: &[u64]) -> Option<(u64, f64)> {
     let tenth = counts.len().div_ceil(10);
     let hot: usize = counts[..tenth].iter().sum();
     let share = hot as f64 / offsets.len() as f64;
-    // So few accesses to each that chance alone could make them: not hot.
+    // Too few accesses for each block: chance alone could make some look hot.
     (share >= HOT && hot >= 4 * tenth).then_some((tenth as u64 * FAULT_AROUND, share))
 }
 
-/// How often the accesses go back by more than half of what they covered and then go on as before.
+/// How often the accesses go back by more than half of what they covered and then continue as before.
 fn repeats(offsets: &[u64]) -> usize {
     let Some((low, high)) = offsets.iter().min().zip(offsets.iter().max()) else { return 0 };
     let half = ((high - low) / 2).max(FAULT_AROUND) as i64;

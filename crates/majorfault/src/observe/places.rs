@@ -1,4 +1,4 @@
-//! From an address of another process to the file and offset behind it.
+//! From an address of another process to its file and offset.
 
 use super::sampler::Mapped;
 use crate::proc::maps::{self, Vma};
@@ -7,39 +7,39 @@ use crate::units::Nanos;
 use std::collections::HashMap;
 use std::io;
 
-/// A reading that took this long is repeated only after fifty times as long: 2 % of a processor at most. A process with
+/// A reading that took a certain time is repeated only after fifty times that time: at most 2 % of a processor. A process with
 /// 60 000 mappings takes some 30 ms to read.
 const SHARE: u64 = 50;
 
-/// Mappings noted between two readings, at most; beyond it the oldest are forgotten.
+/// The most mappings noted between two readings; beyond that the oldest are forgotten.
 const NOTED: usize = 4096;
 
-/// A file, whatever its names: it keeps this identity over rename and unlink.
+/// A file, whatever its names: its identity stays the same through rename and unlink.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// Major and minor number of the device, as /proc/PID/maps has it (some file systems show another than stat(2)).
+    /// Major and minor number of the device, as /proc/PID/maps has it (on some file systems stat(2) shows another).
     pub device: (u32, u32),
     /// Inode.
     pub inode: u64,
 }
 
-/// Where an address lies.
+/// What an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In a mapped file, at this offset.
     File(FileId, u64),
     /// In anonymous memory: heap, stack, private pages without a file.
     Anonymous,
-    /// In no mapping that we know of (any more).
+    /// In no mapping that is known (any more).
     Unknown,
 }
 
-/// What a process has mapped, kept up to date.
+/// The mappings of a process, kept up to date.
 #[derive(Debug)]
 pub struct Places {
     pid: u32,
     vmas: Vec<Vma>,
-    /// Made since the last reading, latest last.
+    /// Mappings made since the last reading, latest last.
     noted: Vec<Mapped>,
     paths: HashMap<FileId, String>,
     not_before: Nanos,
@@ -63,7 +63,7 @@ impl Places {
         let vmas = maps::all(&text);
         let ended = monotonic();
         self.not_before = Nanos(ended.0 + (ended.0 - began.0) * SHARE);
-        // A process that is ending shows no mappings; what is known stays true for what was seen.
+        // A process that is ending shows no mappings; what was read before stays true for the faults seen.
         if vmas.is_empty() {
             return Ok(());
         }
@@ -75,15 +75,15 @@ impl Places {
         Ok(())
     }
 
-    /// Reads the mappings again, unless that was done so lately that it would cost more than a fiftieth of the time.
+    /// Reads the mappings again, unless the last reading was so recent that this would cost more than 2 % of the time.
     pub fn refresh(&mut self) {
         if monotonic() >= self.not_before {
-            // Gone: what is known stays.
+            // The process is gone: the last reading stays.
             let _ = self.read();
         }
     }
 
-    /// Notes a mapping that the sampler saw.
+    /// Notes a mapping that the sampler reported.
     pub fn note(&mut self, mapped: Mapped) {
         if mapped.process != self.pid {
             return;
@@ -98,7 +98,7 @@ impl Places {
         self.noted.push(mapped);
     }
 
-    /// Where `address` lies. Looks again where it is in no known mapping.
+    /// Finds what `address` belongs to. Reads the mappings again where it is in no known mapping.
     pub fn locate(&mut self, address: u64) -> Place {
         match self.find(address) {
             Place::Unknown => {

@@ -39,7 +39,7 @@ fn probe() -> Probe {
     let readable =
         Live::open("/proc/pressure/memory").ok().and_then(|mut live| live.read().map(|text| !text.is_empty()));
     match readable {
-        Some(true) => Ok("pressure is told".to_owned()),
+        Some(true) => Ok("the kernel reports pressure".to_owned()),
         _ => Err(Missing::new(
             "pressure stall information",
             "the kernel has none, or it is switched off at boot",

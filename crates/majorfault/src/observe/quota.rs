@@ -1,4 +1,4 @@
-//! Processor quotas: for how long the process's cgroup, or one above it, was stopped until its next period.
+//! Processor quotas: how long the process's cgroup, or one above it, was stopped until its next period.
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit};
 use crate::proc::{self, Live, cgroup};
@@ -18,7 +18,7 @@ pub(super) const SOURCE: Source = Source {
         total(
             "throttled_ns",
             Unit::Nanos,
-            "time for which processors were taken away by it, added over processors and levels (cpu.stat throttled_usec; \
+            "time for which it took processors away, summed over processors and levels (cpu.stat throttled_usec; \
              version 1: throttled_time)",
         ),
     ],
@@ -29,7 +29,7 @@ const fn total(name: &'static str, unit: Unit, doc: &'static str) -> Counter {
     Counter { name, unit, scope: Scope::Cgroup, kind: Kind::Total, doc }
 }
 
-/// The cpu.stat of each level from the process's group up.
+/// The cpu.stat of each level, from the process's own group upwards.
 struct Quota(Vec<Live>);
 
 fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
@@ -59,7 +59,7 @@ fn throttled(text: &str) -> Option<[u64; 2]> {
 impl Reading for Quota {
     fn read(&mut self, values: &mut [Option<u64>]) {
         let mut sums = [0u64; 2];
-        // The root group has no quota, and no such lines.
+        // The root group has no quota and no such lines.
         for level in self.0.iter_mut().filter_map(|level| level.read().and_then(throttled)) {
             sums = [sums[0].saturating_add(level[0]), sums[1].saturating_add(level[1])];
         }

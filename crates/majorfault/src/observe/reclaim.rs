@@ -8,9 +8,9 @@ pub(super) const SOURCE: Source = Source {
     summary: "pages scanned, freed, read again and swapped on this machine",
     needs: &[],
     counters: &[
-        total("pgscan_kswapd", "pages that kswapd looked at (/proc/vmstat)"),
+        total("pgscan_kswapd", "pages that kswapd scanned (/proc/vmstat)"),
         total("pgsteal_kswapd", "pages that kswapd freed"),
-        total("pgscan_direct", "pages that allocating threads looked at themselves, cgroup limits included"),
+        total("pgscan_direct", "pages that allocating threads scanned themselves, for cgroup limits too"),
         total("pgsteal_direct", "pages that allocating threads freed themselves"),
         total("allocstall", "times an allocating thread had to free pages first"),
         total("workingset_refault_file", "evicted file pages that were needed again"),

@@ -1,18 +1,18 @@
-//! The page faults of a running process, one by one: which thread touched which address when, and how long it waited.
+//! The page faults of a running process, one by one: which thread touched which address, when, and how long it waited.
 //!
-//! perf_event_open(2) on every thread and processor, inherited by the threads they start; one ring for each processor,
-//! read in batches by the caller. The process is never stopped, and nobody is woken for an event: a fault becomes some
+//! Uses perf_event_open(2) on every thread and processor, inherited by the threads they start; one ring for each processor,
+//! read in batches by the caller. The process is never stopped, and no thread is woken for an event: each fault takes some
 //! 0.1 to 0.4 us longer.
 
 use crate::needs::{Missing, Need, Probe};
 use crate::sys::perf::Kernel;
-use crate::sys::samples::{Record, Ring, Sampled, Sampling};
+use crate::sys::samples::{PerfRecord, Ring, Sampled, Sampling};
 use crate::units::Nanos;
 use std::collections::HashMap;
 use std::io;
 
-/// Bytes of the ring for faults, for each processor: 6500 faults between two looks. What may be locked without being
-/// asked for (kernel.perf_event_mlock_kb) is 512 KiB for each processor.
+/// Bytes of the ring for faults, for each processor: 6500 faults between two reads. Without special rights
+/// (kernel.perf_event_mlock_kb) 512 KiB may be locked for each processor.
 const FAULT_RING: usize = 256 << 10;
 
 /// Bytes of the ring for ended faults and new mappings.
@@ -21,34 +21,34 @@ const EVENT_RING: usize = 256 << 10;
 /// Kinds of events for each thread and processor.
 const KINDS: usize = 3;
 
-/// A fault that took this long has waited. Those that find their page take 0.3 to 3 us.
+/// A fault that took this long has waited. Faults that find their page take 0.3 to 3 us.
 pub const WAIT: Nanos = Nanos(20_000);
 
-/// Descriptors that are left to others.
+/// Descriptors that are left for other uses.
 const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Page faults with their addresses, by perf.
 pub const FAULT_SAMPLES: Need =
-    Need { name: "fault samples", summary: "which addresses a process faults at, fault by fault", probe };
+    Need { name: "fault samples", summary: "the addresses at which a process faults, fault by fault", probe };
 
-/// What was seen of a process.
+/// An event of a watched process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A page fault began.
     Fault {
-        /// The process; that of a child where it was forked while it was watched.
+        /// The process; a child's number where the child was forked during the watch.
         process: u32,
         /// The thread.
         thread: u32,
-        /// When, CLOCK_MONOTONIC.
+        /// Time of the fault, CLOCK_MONOTONIC.
         at: Nanos,
         /// The byte that was touched.
         address: u64,
         /// The instruction that touched it.
         instruction: u64,
     },
-    /// A fault that had to wait has ended: it started a read (major), or took longer than [`WAIT`], as where it waits for
-    /// a read that is already under way. It was seen as `Fault`, too.
+    /// A fault that had to wait has ended: it started a read (major), or took longer than [`WAIT`], as when it waits for
+    /// a read that is already under way. It was reported as `Fault` before.
     Waited {
         /// The process.
         process: u32,
@@ -58,7 +58,7 @@ pub enum Seen {
         at: Nanos,
         /// The byte that was touched.
         address: u64,
-        /// From the beginning of the fault; none where that was not seen.
+        /// Since the fault began; none where its beginning was not seen.
         waited: Option<Nanos>,
         /// Whether it started a read.
         major: bool,
@@ -71,17 +71,17 @@ pub enum Seen {
         process: u32,
         /// Its parent.
         parent: u32,
-        /// When, CLOCK_MONOTONIC.
+        /// Time of the fork, CLOCK_MONOTONIC.
         at: Nanos,
     },
 }
 
-/// A mapping that was made while we watched.
+/// A mapping that was made during the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The process.
     pub process: u32,
-    /// When, CLOCK_MONOTONIC.
+    /// Time of the mapping, CLOCK_MONOTONIC.
     pub at: Nanos,
     /// First address.
     pub address: u64,
@@ -101,15 +101,15 @@ pub struct Mapped {
 #[derive(Debug)]
 pub struct Sampler {
     rings: Vec<Rings>,
-    /// Events beside those that own a ring.
+    /// Events other than those that own a ring.
     _events: Vec<Sampling>,
     kernel: Kernel,
     threads: usize,
     unfollowed: usize,
     lost: u64,
-    /// The last fault that each thread began, to tell how long it waited.
+    /// The last fault that each thread began, from which its wait is measured.
     begun: HashMap<u32, (u64, Nanos)>,
-    batch: Vec<(Nanos, Origin, Record)>,
+    batch: Vec<(Nanos, Origin, PerfRecord)>,
     fullest: f64,
 }
 
@@ -120,7 +120,7 @@ struct Rings {
     events: Ring,
 }
 
-/// Which ring a record is from. Of two at the same time, the beginning of a fault comes before its end.
+/// The ring of a record. Of two records at the same time, the beginning of a fault comes before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Faults,
@@ -128,12 +128,12 @@ enum Origin {
 }
 
 impl Sampler {
-    /// Samples every thread of `pid` and those it will start.
+    /// Samples every thread of `pid` and the threads that they will start.
     ///
     /// Needs one descriptor for each of three kinds of events, each thread and each processor. Where the limit (RLIMIT_NOFILE)
-    /// is less, the threads beyond it are [`unfollowed`](Sampler::unfollowed).
+    /// is lower, the threads beyond it are counted by [`unfollowed`](Sampler::unfollowed).
     ///
-    /// Errors: Missing without the rights (with the sysctl or capability that would help), without perf in the kernel,
+    /// Errors: Missing without the rights (names the sysctl or capability that would help), without perf in the kernel,
     /// or without the process.
     pub fn open(pid: u32) -> Result<Sampler, Missing> {
         match Sampler::with(pid, Kernel::Counted) {
@@ -177,7 +177,7 @@ impl Sampler {
                 .and_then(|faults| Ok((faults, open(Sampled::MajorFaults)?, open(Sampled::MinorFaults)?)));
             let (faults, major, minor) = match all {
                 Ok(all) => all,
-                // Threads end; that one did is no reason not to follow the others.
+                // Threads end; a thread that ended is no reason not to follow the others.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
                 Err(error) => return Err(error),
             };
@@ -200,9 +200,9 @@ impl Sampler {
         Ok(())
     }
 
-    /// Shows everything seen since the last time, in order of time, and returns how many faults that were.
+    /// Shows everything since the last time, in order of time, and returns the number of faults.
     ///
-    /// To be called often enough: see [`fullness`](Sampler::fullness). Costs nothing to the process.
+    /// Call it often enough: see [`fullness`](Sampler::fullness). Costs the process nothing.
     pub fn read(&mut self, mut see: impl FnMut(Seen)) -> u64 {
         self.collect();
         let mut batch = std::mem::take(&mut self.batch);
@@ -223,35 +223,35 @@ impl Sampler {
             for (ring, origin) in [(faults, Origin::Faults), (events, Origin::Events)] {
                 let batch = &mut self.batch;
                 let bytes = ring.drain(|record| match record {
-                    Record::Lost(count) => self.lost += count,
-                    Record::Fault { at, .. }
-                    | Record::MinorEnded { at, .. }
-                    | Record::Mapped { at, .. }
-                    | Record::Forked { at, .. } => batch.push((at, origin, record)),
+                    PerfRecord::Lost(count) => self.lost += count,
+                    PerfRecord::Fault { at, .. }
+                    | PerfRecord::MinorEnded { at, .. }
+                    | PerfRecord::Mapped { at, .. }
+                    | PerfRecord::Forked { at, .. } => batch.push((at, origin, record)),
                 });
                 self.fullest = self.fullest.max(bytes as f64 / ring.size() as f64);
             }
         }
     }
 
-    fn translate(&mut self, origin: Origin, record: Record) -> Option<Seen> {
+    fn translate(&mut self, origin: Origin, record: PerfRecord) -> Option<Seen> {
         match (record, origin) {
-            (Record::Fault { process, thread, at, address, instruction }, Origin::Faults) => {
+            (PerfRecord::Fault { process, thread, at, address, instruction }, Origin::Faults) => {
                 self.begun.insert(thread, (address, at));
                 Some(Seen::Fault { process, thread, at, address, instruction })
             }
-            (Record::Fault { process, thread, at, address, .. }, Origin::Events) => {
+            (PerfRecord::Fault { process, thread, at, address, .. }, Origin::Events) => {
                 let waited = self.since_begin(thread, address, at);
                 Some(Seen::Waited { process, thread, at, address, waited, major: true })
             }
-            (Record::MinorEnded { process, thread, at, address }, _) => {
+            (PerfRecord::MinorEnded { process, thread, at, address }, _) => {
                 let waited = self.since_begin(thread, address, at).filter(|waited| *waited >= WAIT)?;
                 Some(Seen::Waited { process, thread, at, address, waited: Some(waited), major: false })
             }
-            (Record::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
+            (PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
                 Some(Seen::Mapped(Mapped { process, at, address, length, offset, device, inode, path }))
             }
-            (Record::Forked { process, parent, at }, _) if process != parent => {
+            (PerfRecord::Forked { process, parent, at }, _) if process != parent => {
                 Some(Seen::Forked { process, parent, at })
             }
             _ => None,
@@ -263,27 +263,27 @@ impl Sampler {
         Some(Nanos(at.0.saturating_sub(begun.0)))
     }
 
-    /// Records that did not fit, so far. They are gone.
+    /// Records lost so far because they did not fit into the rings.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How full the fullest ring was at the last look, from 0 to 1. Above one half, look twice as often.
+    /// How full the fullest ring was at the last reading, from 0 to 1. Above one half, read twice as often.
     pub fn fullness(&self) -> f64 {
         self.fullest
     }
 
-    /// Threads that were followed from the beginning; those they start are followed, too.
+    /// Threads that were followed from the beginning; the threads that they start are followed as well.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Threads that were there and are not followed, because descriptors are limited.
+    /// Threads that exist and are not followed, because descriptors are limited.
     pub fn unfollowed(&self) -> usize {
         self.unfollowed
     }
 
-    /// Whether faults that the kernel meets for the process are seen as well.
+    /// Whether faults that happen in the kernel on behalf of the process are seen as well.
     pub fn kernel(&self) -> Kernel {
         self.kernel
     }
@@ -296,7 +296,7 @@ pub(super) fn threads(pid: u32) -> io::Result<Vec<u32>> {
     if threads.is_empty() { Err(io::Error::from_raw_os_error(libc::ESRCH)) } else { Ok(threads) }
 }
 
-/// Numbers of the processors that are in use.
+/// Numbers of the processors that are online.
 pub(super) fn processors() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     let listed = list(text.trim());
@@ -320,7 +320,7 @@ pub(super) fn is_refused(error: &io::Error) -> bool {
 }
 
 fn refused(pid: u32, error: &io::Error) -> Missing {
-    let what = "the page faults one by one";
+    let what = "page faults one by one";
     match error.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) if !std::path::Path::new(&format!("/proc/{pid}")).exists() => {
             Missing::new(what, format!("there is no process {pid}"), "check the number with ps")
@@ -330,9 +330,9 @@ fn refused(pid: u32, error: &io::Error) -> Missing {
             Missing::new(what, "the kernel was built without perf events", "use a kernel with CONFIG_PERF_EVENTS=y")
         }
         Some(libc::EMFILE | libc::ENFILE) => {
-            Missing::new(what, "too few file descriptors", "raise the limit: ulimit -n 65536")
+            Missing::new(what, "too few file descriptors are allowed", "raise the limit: ulimit -n 65536")
         }
-        _ => Missing::new(what, format!("perf_event_open(2) says {}", error.kind()), ""),
+        _ => Missing::new(what, format!("perf_event_open(2) failed: {}", error.kind()), ""),
     }
 }
 
@@ -343,11 +343,11 @@ fn paranoid() -> Option<i32> {
 pub(super) fn reason() -> String {
     match paranoid() {
         Some(level) if level > 2 => {
-            format!("kernel.perf_event_paranoid is {level}, which keeps perf_event_open(2) to those with CAP_PERFMON")
+            format!("kernel.perf_event_paranoid is {level}, which allows perf_event_open(2) only with CAP_PERFMON")
         }
         Some(level) => format!(
-            "perf_event_open(2) was refused (kernel.perf_event_paranoid is {level}): the process is another user's, \
-             or a seccomp filter of a container forbids the call"
+            "perf_event_open(2) was refused (kernel.perf_event_paranoid is {level}): the process belongs to another user, \
+             or a container's seccomp filter forbids the call"
         ),
         None => "perf_event_open(2) was refused".to_owned(),
     }

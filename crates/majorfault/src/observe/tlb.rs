@@ -1,4 +1,4 @@
-//! TLB shootdowns: the interrupts that make other processors forget mappings, by the machine's own count and by the
+//! TLB shootdowns: interrupts that make other processors forget mappings, as counted by the machine and by the
 //! kernel's tracepoint.
 
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, unreadable};
@@ -29,19 +29,16 @@ pub(super) const FLUSHES: Source = Source {
     summary: "TLB flushes of the process by reason",
     needs: &[&TLB_FLUSH],
     counters: &[
-        flush(
-            "tlb_flush_task_switch",
-            "flushes because another process was switched to (tracepoint tlb:tlb_flush, reason 0)",
-        ),
-        flush("tlb_flush_remote_shootdown", "flushes that another processor asked for (reason 1)"),
-        flush("tlb_flush_local_shootdown", "flushes of own mappings, page by page (reason 2)"),
-        flush("tlb_flush_local_mm_shootdown", "flushes of all own mappings (reason 3)"),
-        flush("tlb_flush_remote_send_ipi", "flushes that it asked other processors for (reason 4)"),
+        flush("tlb_flush_task_switch", "flushes at a switch to another process (tracepoint tlb:tlb_flush, reason 0)"),
+        flush("tlb_flush_remote_shootdown", "flushes requested by another processor (reason 1)"),
+        flush("tlb_flush_local_shootdown", "flushes of its own mappings, page by page (reason 2)"),
+        flush("tlb_flush_local_mm_shootdown", "flushes of all its own mappings (reason 3)"),
+        flush("tlb_flush_remote_send_ipi", "flushes that it requested from other processors (reason 4)"),
     ],
     open: open_flushes,
 };
 
-/// The tracepoint tlb:tlb_flush, countable by this user.
+/// The tracepoint tlb:tlb_flush, which this user may count.
 pub const TLB_FLUSH: Need = Need { name: "tlb_flush", summary: "TLB flushes of a process by reason", probe };
 
 const fn flush(name: &'static str, doc: &'static str) -> Counter {
@@ -94,7 +91,7 @@ impl Reading for Flushes {
 fn refused(error: &std::io::Error) -> Missing {
     Missing::new(
         "TLB flushes by reason",
-        format!("perf_event_open(2) says {}", error.kind()),
+        format!("perf_event_open(2) failed: {}", error.kind()),
         "set kernel.perf_event_paranoid=-1, or run with CAP_PERFMON",
     )
     .told_by(error)
@@ -117,7 +114,7 @@ fn probe() -> Probe {
     counted.map(|_| format!("tracepoint {id} can be counted")).map_err(|error| refused(&error))
 }
 
-/// Why the row of /proc/interrupts may miss flushes on this machine, if it may.
+/// Why the row of /proc/interrupts may miss flushes on this machine, if it does.
 pub fn hidden_flushes() -> Option<String> {
     let row_misses = "so the TLB row of /proc/interrupts counts too few";
     if cfg!(target_arch = "aarch64") {

@@ -1,4 +1,4 @@
-//! What a crash leaves: a device that keeps what was synced, and of later writes any part in any order.
+//! What a crash leaves: a device that keeps what was synced, and of later writes any part, in any order.
 
 use super::{Pool, PoolLayout};
 use crate::access::{Filler, Reader, Visitor};
@@ -21,7 +21,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// What is found after a crash now: of the writes since the last sync each sector came through or not, in any order.
+    /// The content after a crash now: of the writes since the last sync each sector arrived or not, in any order.
     fn crashed(&self, draws: &mut Draws) -> Vec<u8> {
         let mut image = self.durable.clone();
         let mut writes: Vec<&(usize, Vec<u8>)> = self.unsynced.iter().collect();
@@ -101,7 +101,7 @@ fn what_sync_promised_is_there_after_any_crash() {
     let pool = Pool::new((PAGES * PAGE) as u64, options).unwrap();
     let mut handle = pool.handle(Box::new(OnDisk(Arc::clone(&disk))));
     let mut draws = Draws(11);
-    // Versions of each page: changed in memory, and promised.
+    // Versions of each page: changed in memory, and promised by a sync.
     let (mut changed, mut promised) = ([0u64; PAGES], [0u64; PAGES]);
     let mut lost = 0;
 
@@ -147,7 +147,7 @@ fn what_sync_promised_while_threads_changed_and_held_pages_is_there_after_any_cr
     let disk = Arc::new(Mutex::new(Disk { durable: zeros.clone(), current: zeros, unsynced: Vec::new() }));
     let options = PoolLayout { memory: Bytes(24 * PAGE as u64), batch: 4, ..PoolLayout::default() };
     let pool = Pool::new((PAGES * PAGE) as u64, options).unwrap();
-    // Changes of each page that were over.
+    // Completed changes of each page.
     let changed: [AtomicU64; PAGES] = std::array::from_fn(|_| AtomicU64::new(0));
     let working = AtomicU64::new(3);
     let change = |seed: u64| {
@@ -155,13 +155,13 @@ fn what_sync_promised_while_threads_changed_and_held_pages_is_there_after_any_cr
         let mut draws = Draws(seed);
         for _ in 0..2000 {
             let (number, other) = (draws.below(PAGES), draws.below(PAGES));
-            // Some other page is held meanwhile, where it is in memory: dirty ones, too.
+            // Meanwhile another page is held, if it is in memory; dirty ones as well.
             let held = if other == number { None } else { pool.try_pin(other as u64).ok() };
             let add = |bytes: &mut [u8]| {
                 let (words, _) = bytes.as_chunks_mut::<8>();
                 words.iter_mut().for_each(|word| *word = (u64::from_le_bytes(*word) + 1).to_le_bytes());
             };
-            // Whoever waits for a page lets its own go, or two could wait for each other.
+            // A thread that waits for a page releases its own, or two could wait for each other.
             if pool.try_pin(number as u64).is_err() {
                 drop(held);
             }

@@ -1,4 +1,4 @@
-//! A file that grows, read and written at any byte through a pool: what a storage engine puts in place of its own
+//! A file that can grow, read and written at any byte through a pool: a storage engine's replacement for its own
 //! file access.
 
 use super::fill::Content;
@@ -15,35 +15,35 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 /// A file behind a pool, for any number of threads.
 ///
-/// What was written is in memory until [`sync`](PooledFile::sync), or until its page is evicted; on drop nothing is
-/// written, as in a crash.
+/// Written bytes are in memory until [`sync`](PooledFile::sync), or until their page is evicted; drop writes nothing,
+/// as in a crash.
 pub struct PooledFile {
     path: PathBuf,
     /// Holds the lock.
     _file: File,
     options: PoolLayout,
-    /// The pool over the file as long as it is now.
+    /// The pool over the file at its present length.
     open: RwLock<Open>,
 }
 
 crate::params! {
-    /// How a file is put behind a pool.
+    /// How a file is opened behind a pool.
     #[non_exhaustive]
     pub struct PooledFileOptions {
-        /// Memory for pages, kept to a batch; 64 MiB are small enough for any machine.
+        /// Memory for pages, exceeded by a batch at most; 64 MiB are small enough for any machine.
         memory: Bytes = Bytes::mib(64),
-        /// Bytes of a page: a power of two from 4 KiB to 2 MiB; that of the engine above spares reads before writes.
+        /// Bytes of a page: a power of two from 4 KiB to 2 MiB; the page size of the engine above saves reads before writes.
         page: Bytes = Bytes::kib(4),
-        /// Pages evicted at once; 256 make a flush of other processors' TLBs cheap for each.
+        /// Pages evicted at once; 256 make one TLB flush on other processors cheap for each page.
         batch: u32 = 256,
     }
 }
 
 impl PooledFileOptions {
-    /// Opens a file for reading and writing; makes an empty one where there is none. It is locked (flock(2)) as long as it
+    /// Opens a file for reading and writing; makes an empty one where there is none. The file is locked (flock(2)) while it
     /// is open.
     ///
-    /// Errors: Held (by whoever has the lock), Invalid (options that cannot be used), Io (no permission).
+    /// Errors: Held (another holder has the lock), Invalid (options that cannot be used), Io (no permission).
     pub fn open(self, path: impl AsRef<Path>) -> Result<PooledFile> {
         let PooledFileOptions { memory, page, batch } = self;
         PooledFile::locked(path.as_ref().to_owned(), PoolLayout { memory, page, batch, ..PoolLayout::default() })
@@ -54,12 +54,12 @@ struct Open {
     length: u64,
     /// None where the file is empty.
     pool: Option<Pool>,
-    /// Of those who are not reading or writing now.
+    /// Handles of threads that are not reading or writing now.
     handles: Mutex<Vec<Handle>>,
 }
 
 impl PooledFile {
-    /// Options to open by, each at its default.
+    /// Options for opening, each at its default.
     pub fn options() -> PooledFileOptions {
         PooledFileOptions::default()
     }
@@ -74,7 +74,7 @@ impl PooledFile {
     fn locked(path: PathBuf, options: PoolLayout) -> Result<PooledFile> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.map_err(|error| Error::io("open for writing", &path, error))?;
-        // File systems without locks go without.
+        // File systems without locks do without.
         if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             let reason = "two pools over one file would undo each other's writes".to_owned();
             return Err(Error::Held { path, reason });
@@ -84,19 +84,19 @@ impl PooledFile {
         Ok(PooledFile { path, _file: file, options, open })
     }
 
-    /// Bytes.
+    /// Bytes of the file.
     pub fn len(&self) -> u64 {
         self.shared().length
     }
 
-    /// Whether there are none.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Fills `bytes` from `offset` on.
+    /// Fills `bytes` from the file's `offset` on.
     ///
-    /// Errors: Invalid (past the end), what reading says.
+    /// Errors: Invalid (past the end), and those of reading.
     pub fn read_at(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut done = 0;
         self.each_page(offset, bytes.len(), Content::Needed, |handle, number, within, part| {
@@ -109,7 +109,7 @@ impl PooledFile {
 
     /// Writes `bytes` at `offset`, inside the file.
     ///
-    /// Errors: Invalid (past the end), what reading says where a page is changed in part.
+    /// Errors: Invalid (past the end), and those of reading where a page is changed in part.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut done = 0;
         self.each_page(offset, bytes.len(), Content::Replaced, |handle, number, within, part| {
@@ -124,9 +124,9 @@ impl PooledFile {
         })
     }
 
-    /// Returns when everything written so far is on the device.
+    /// Returns once everything written so far is on the device.
     ///
-    /// Errors: the first write that failed since this was last told.
+    /// Errors: the first write that failed since the last report.
     pub fn sync(&self) -> Result<()> {
         let open = self.shared();
         let Some(mut handle) = open.take()? else { return Ok(()) };
@@ -135,13 +135,13 @@ impl PooledFile {
         synced
     }
 
-    /// Makes the file longer, by zeros, or shorter. Writes what is dirty and begins with an empty pool: to be done seldom,
-    /// by large steps.
+    /// Makes the file longer, with zeros, or shorter. Writes all dirty pages and starts an empty pool, so call it seldom
+    /// and with large steps.
     ///
     /// Errors: as [`sync`](PooledFile::sync); Io (full disk).
     pub fn set_len(&self, length: u64) -> Result<()> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        // By a sync: the pool ends here, and with it what it knows of one that failed.
+        // By a sync: this pool ends here, and with it the memory of a sync that failed.
         if let Some(mut handle) = open.take()? {
             let synced = handle.sync();
             open.put_back(handle);
@@ -157,7 +157,7 @@ impl PooledFile {
         Ok(())
     }
 
-    /// What the pool did since the file had another length last; nothing where it is empty.
+    /// What the pool did since the file last changed its length; zeros where the file is empty.
     pub fn metrics(&self) -> Metrics {
         self.shared().pool.as_ref().map(Pool::metrics).unwrap_or_default()
     }
@@ -166,8 +166,8 @@ impl PooledFile {
         self.open.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `each` with every page of a range: its number, where the range begins in it, and how much of it lies there.
-    /// Pages whose content is needed are brought before.
+    /// Calls `each` with every page of a range: its number, where the range begins in it, and how much of the range lies there.
+    /// Pages that must keep their content in part are read before.
     fn each_page(
         &self,
         offset: u64,
@@ -178,7 +178,7 @@ impl PooledFile {
         let open = self.shared();
         if offset.checked_add(length as u64).is_none_or(|end| end > open.length) {
             return Err(Error::Invalid(format!(
-                "{length} bytes at {offset} do not lie in the {} bytes of {}",
+                "{length} bytes at {offset} do not lie within the {} bytes of {}",
                 open.length,
                 self.path.display()
             )));
@@ -189,7 +189,7 @@ impl PooledFile {
         let mut outcome = Ok(());
         if content == Content::Needed && length as u64 > page {
             let pages = offset / page..(offset + length as u64).div_ceil(page);
-            // Many at a time; what is evicted again meanwhile comes one by one.
+            // Many at a time; pages that are evicted again meanwhile are read one by one.
             outcome = handle.fetch(&pages.collect::<Vec<_>>());
         }
         while done < length && outcome.is_ok() {
@@ -211,11 +211,11 @@ impl Open {
         }
         let layout = Layout { write: true, ..Layout::default() };
         let target = Arc::new(Target::open(&[path.to_owned()], &layout)?);
-        // Past the page cache where the last page is whole: else it could not be written so.
+        // Past the page cache only where the last page is whole; a partial page could not be written that way.
         let is_whole = length % options.page.0.max(4096) == 0;
         let direct = is_whole.then(|| DirectOptions::default().open_target(Arc::clone(&target)).ok()).flatten();
         let reader = direct.map_or_else(|| PreadOptions::default().open_target(Arc::clone(&target)), Ok)?;
-        // No more room than the file could use: a budget is for the largest it will be.
+        // No more memory than the file could use: the budget is meant for the file at its largest.
         let least = Bytes(16 * options.page.0);
         let options = PoolLayout { memory: options.memory.max(least), ..options };
         let pool = Pool::new(length, options)?;
@@ -223,11 +223,11 @@ impl Open {
         Ok(Open { length, pool: Some(pool), handles })
     }
 
-    /// A handle for this thread: one that is free, or another of the same kind. None where the file is empty.
+    /// A handle for this thread: a free one, or a new sibling. None where the file is empty.
     fn take(&self) -> Result<Option<Handle>> {
         let Some(pool) = &self.pool else { return Ok(None) };
         let mut handles = self.handles.lock().unwrap_or_else(PoisonError::into_inner);
-        // The last one stays, to have siblings.
+        // One handle always stays, to make siblings from.
         match (handles.pop(), handles.len()) {
             (Some(last), 0) => {
                 let sibling = last.reader.sibling();
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(file.sync().unwrap_err().kind(), ErrorKind::Ended);
     }
 
-    /// A file of `length` bytes, each of them known, in a pool of 16 pages.
+    /// A file of `length` known bytes, in a pool of 16 pages.
     fn pooled(length: usize) -> (TestFile, PooledFile) {
         let file = TestFile::on_disk(length);
         let pooled = PooledFile::options().memory(Bytes(16 * PAGE as u64)).batch(4).open(file.path()).unwrap();
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_write_of_a_part_leaves_the_rest_of_its_pages() {
         for length in [40 * PAGE, 40 * PAGE + 123] {
-            // Inside a page, across two, a page and a bit on either side, the end.
+            // Inside a page, across two, a page and a bit on either side, at the end.
             for (at, count) in [(5 * PAGE + 100, 50), (8 * PAGE - 3, 6), (10 * PAGE - 1, PAGE + 2), (length - 7, 7)] {
                 let (file, pooled) = pooled(length);
 

@@ -1,4 +1,4 @@
-//! Bringing pages in: locking those that are not there, making room, reading them in one visit.
+//! Bringing pages in: locking those that are absent, making room, reading them in one visit.
 
 use super::{Inner, write};
 use crate::access::{Reader, Visitor};
@@ -9,32 +9,32 @@ use crate::sys::pages::{Exclusive, Shared};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
-/// Positions of the clock that one thread takes at a time.
+/// Positions of the clock that one thread claims at a time.
 const STEP: u64 = 64;
 
 /// Pages of room made at a time while reads are under way.
 const AHEAD: u64 = 64;
 
-/// Bytes from which on memory is asked for by a call of its own, rather than by a fault for each 4096.
+/// From this many bytes on, memory is requested by one call instead of a fault for each 4096 bytes.
 const POPULATED: usize = 16 << 10;
 
-/// How often a thread gives way before it says that there is no room.
+/// How often a thread yields before it reports that there is no room.
 const PATIENCE: u32 = 10_000;
 
 /// Whether a page's bytes are needed before it is changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// They are.
+    /// Its bytes are needed.
     Needed,
-    /// All of them will be set.
+    /// Every byte will be set.
     Replaced,
 }
 
-/// Who waits for pages.
+/// Receives pages as they arrive.
 pub(super) trait Arrivals<'p> {
     /// The page asked for at `index` is being read, or was there.
     fn submitted(&mut self, _index: usize) {}
-    /// Here it is, held. Break ends the bringing of more.
+    /// The page `index` is in memory, and held. Break ends the bringing in of more.
     fn ready(&mut self, index: usize, page: Shared<'p>) -> ControlFlow<()>;
 }
 
@@ -46,7 +46,7 @@ impl<'p> Arrivals<'p> for Nobody {
     }
 }
 
-/// Keeps the page that comes.
+/// Keeps the page that arrives.
 struct Keep<'p>(Option<Shared<'p>>);
 
 impl<'p> Arrivals<'p> for Keep<'p> {
@@ -63,17 +63,17 @@ pub(super) fn pin<'p>(pool: &'p Inner, reader: &mut dyn Reader, number: u64) -> 
         return Ok(held);
     }
     let mut keep = Keep(None);
-    // Nothing to break off from: there is one page.
+    // Nothing to break off: there is only one page.
     let _ = bring(pool, reader, &[number], &mut keep)?;
-    keep.0.ok_or_else(|| Error::Invalid(format!("page {number} was not brought by its reader")))
+    keep.0.ok_or_else(|| Error::Invalid(format!("page {number} was not delivered by the pool's reader")))
 }
 
-/// Makes these pages be in memory for a moment.
+/// Makes sure that these pages were in memory once.
 pub(super) fn fetch(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Result<()> {
     bring(pool, reader, pages, &mut Nobody).map(drop)
 }
 
-/// Brings those of these pages that are absent and that nobody is busy with: never waits for another thread's read.
+/// Reads those of these pages that are absent and not in use: it never waits for another thread's read.
 pub(super) fn expect(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Result<()> {
     let take = |(index, number): (usize, &u64)| {
         let held = pool.memory.lock(*number).ok().filter(|held| !held.is_filled())?;
@@ -83,9 +83,9 @@ pub(super) fn expect(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Re
     if absent.is_empty() { Ok(()) } else { read(pool, reader, absent, &mut Nobody).map(drop) }
 }
 
-/// Brings each page once to `arrivals`, those in memory first.
+/// Brings each page once to `arrivals`, pages in memory first.
 ///
-/// Errors: Invalid (no room), what the reader says; pages that had not come are evicted as before.
+/// Errors: Invalid (no room), those of the reader; pages that had not arrived are evicted again.
 pub(super) fn bring<'p>(
     pool: &'p Inner,
     reader: &mut dyn Reader,
@@ -110,7 +110,7 @@ pub(super) fn bring<'p>(
                 Err(Refused::Busy) => later.push(index),
                 Err(Refused::Evicted) => match pool.memory.lock(number) {
                     Ok(held) if !held.is_filled() => absent.push((index, held)),
-                    // Somebody else was faster, or holds it: look again.
+                    // Another thread was faster, or holds it: look again.
                     _ => later.push(index),
                 },
             }
@@ -129,7 +129,7 @@ pub(super) fn bring<'p>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Reads pages that are locked and not in memory.
+/// Reads pages that are locked and absent.
 fn read<'p>(
     pool: &'p Inner,
     reader: &mut dyn Reader,
@@ -137,7 +137,7 @@ fn read<'p>(
     arrivals: &mut dyn Arrivals<'p>,
 ) -> Result<ControlFlow<()>> {
     let count = absent.len() as u64;
-    // Without dirty pages room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
+    // Without dirty pages, room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
     let early = pool.dirty.load(Ordering::Relaxed) > 0;
     if early {
         make_room(pool, reader, count)?;
@@ -157,17 +157,17 @@ fn read<'p>(
     };
     let visited = reader.visit(&extents, &mut reading);
     let Reading { absent, reserved, came, flow, failed, .. } = reading;
-    // Those that did not come are evicted again as their guards go.
+    // Pages that did not arrive are evicted again when their guards drop.
     drop(absent);
     pool.resident.fetch_sub(reserved - came, Ordering::Relaxed);
     visited?;
     failed.map_or(Ok(()), Err)?;
-    // What a budget full of held or dirty pages let pass above is made up for now.
+    // Makes up now for what a budget full of held or dirty pages allowed above.
     make_room(pool, reader, 0)?;
     Ok(flow)
 }
 
-/// Pages that follow each other, to be read together: ranges of `absent`. None crosses a multiple of `most` pages.
+/// Consecutive pages that are read together, as ranges of `absent`. None crosses a multiple of `most` pages.
 fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::with_capacity(absent.len());
     let mut before = None;
@@ -182,23 +182,23 @@ fn runs(absent: &[(usize, Exclusive<'_>)], most: u64) -> Vec<Range<usize>> {
     runs
 }
 
-/// Takes the bytes of pages as they come.
+/// Takes the bytes of pages as they arrive.
 struct Reading<'p, 'a> {
-    /// What each transfer brings, as ranges of `absent`.
+    /// The pages that each transfer brings, as ranges of `absent`.
     runs: Vec<Range<usize>>,
     absent: Vec<Option<(usize, Exclusive<'p>)>>,
     arrivals: &'a mut dyn Arrivals<'p>,
     pool: &'p Inner,
-    /// Pages of the budget taken, and those that came.
+    /// Pages taken from the budget, and pages that arrived.
     reserved: u64,
     came: u64,
     flow: ControlFlow<()>,
-    /// A page that came and found no place.
+    /// A page that arrived and found no room.
     failed: Option<Error>,
 }
 
 impl Reading<'_, '_> {
-    /// Takes the budget's pages up to the `wanted`-th of this visit, a few more at a time.
+    /// Takes pages from the budget up to the `wanted`-th of this visit, a few more at a time.
     fn reserve(&mut self, wanted: u64) {
         if self.reserved >= wanted {
             return;
@@ -244,7 +244,7 @@ impl Visitor for Reading<'_, '_> {
     }
 }
 
-/// The only holder of a page that is in memory, or of one that will be replaced.
+/// Locks a page that is in memory, or one that will be replaced.
 pub(super) fn lock<'p>(
     pool: &'p Inner,
     reader: &mut dyn Reader,
@@ -258,7 +258,7 @@ pub(super) fn lock<'p>(
                 pool.count(|counts| &counts.hits, 1);
                 return Ok(held);
             }
-            // Nobody may write to a page that is waited for: it is brought first.
+            // Nobody may write to a page that somebody waits for: it is read first.
             Ok(held) if content == Content::Replaced && pool.memory.faults().is_none() => {
                 make_room(pool, reader, 1)?;
                 return Ok(held);
@@ -279,7 +279,7 @@ fn give_way(times: u32) {
     if times < 16 { std::hint::spin_loop() } else { std::thread::yield_now() }
 }
 
-/// Takes `count` pages of the budget, evicting others where there are not as many.
+/// Takes `count` pages from the budget, and evicts others where too few are free.
 fn make_room(pool: &Inner, reader: &mut dyn Reader, count: u64) -> Result<()> {
     let mut resident = pool.resident.fetch_add(count, Ordering::Relaxed) + count;
     let mut idle = 0;
@@ -304,30 +304,30 @@ fn no_room(pool: &Inner) -> Error {
     let latched = pool.failed.lock().ok().and_then(|failed| failed.as_ref().map(ToString::to_string));
     let why = match latched {
         Some(error) => format!("dirty pages cannot be written ({error})"),
-        None => "every page is held; let pages go, or give it more".to_owned(),
+        None => "every page is held; release pages, or raise memory=".to_owned(),
     };
     Error::Invalid(format!("the pool's budget of {} is used up: {why}", pool.options.memory))
 }
 
-/// One batch of the clock: pages not used since it last came are written where they are dirty, and their memory goes
-/// back. Returns how many.
+/// One batch of the clock: pages not used since its last pass are written if they are dirty, and their memory is
+/// freed. Returns how many.
 fn evict(pool: &Inner, reader: &mut dyn Reader) -> Result<u64> {
     let (mut dirty, mut clean): (Vec<_>, Vec<_>) =
         victims(pool, pool.options.batch as usize).into_iter().partition(Exclusive::is_dirty);
     if !dirty.is_empty() {
         write::behind(pool, reader, &mut dirty);
-        // What could not be written stays.
+        // Pages that could not be written stay.
         clean.extend(dirty.into_iter().filter(|held| !held.is_dirty()));
     }
     give_back(pool, clean)
 }
 
-/// One batch of the clock without those that would have to be written. Short of victims, the budget is exceeded for the
-/// moment; whoever reads makes up for it afterwards.
+/// One batch of the clock that leaves out dirty pages. Short of victims, the budget is exceeded for the
+/// moment; the next reader makes up for it.
 fn evict_clean(pool: &Inner) {
     let mut clean = victims(pool, AHEAD as usize);
     clean.retain(|held| !held.is_dirty());
-    // Failing to give memory back leaves the pages where they are; the next batch tries others.
+    // If memory cannot be given back, the pages stay where they are; the next batch tries others.
     let _ = give_back(pool, clean);
 }
 
@@ -336,7 +336,7 @@ fn victims(pool: &Inner, batch: usize) -> Vec<Exclusive<'_>> {
     let count = pool.memory.count();
     let mut victims = Vec::with_capacity(batch + STEP as usize);
     let mut passed = 0;
-    // Twice round: once to mark, once to take.
+    // Two rounds: one to mark, one to take.
     while victims.len() < batch && passed < 2 * count + STEP {
         let from = pool.hand.fetch_add(STEP, Ordering::Relaxed);
         for number in (from..from + STEP).map(|position| position % count) {

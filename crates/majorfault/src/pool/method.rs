@@ -1,7 +1,7 @@
 //! The buffer pool as an access method: every reader of it shares one pool.
 
 use super::fill::{self, Arrivals};
-use super::{Handle, Pool, PoolLayout};
+use super::{Handle, Inner, Pool, PoolLayout};
 use crate::access::{self, Class, DirectIo, Filler, Hints, Method, MethodOptions, Opened, Reader, Visitor};
 use crate::access::{DirectOptions, PreadOptions, UringOptions};
 use crate::error::{Error, Result};
@@ -10,11 +10,12 @@ use crate::params::{Params, Switch};
 use crate::sys::pages::Shared;
 use crate::sys::ring::IO_URING;
 use crate::units::Bytes;
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// `pool`.
+/// The access method `pool`.
 pub const METHOD: Method = Method {
     name: "pool",
     summary: "a buffer pool of our own: pages at fixed addresses, filled by io_uring, evicted in batches",
@@ -33,13 +34,13 @@ crate::params! {
     pub struct PoolOptions {
         /// Memory for pages. A cgroup's limit must leave room for it.
         memory: Bytes = Bytes::mib(64),
-        /// Bytes of a page, 4k to 2m; larger pages read more than asked for.
+        /// Bytes of a page, 4k to 2m; larger pages read more than was asked for.
         page: Bytes = Bytes::kib(4),
         /// Reads kept in flight by each thread.
         depth: u32 = 32,
         /// Past the page cache, so that nothing is cached twice.
         direct: Switch = Switch::On,
-        /// Pages evicted at once; 256 make a TLB flush cheap for each.
+        /// Pages evicted at once; 256 make one TLB flush cheap for each page.
         batch: u32 = 256,
     }
 }
@@ -61,7 +62,7 @@ impl MethodOptions for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Opens a file for reading, behind a pool of its own. A thread more takes [`Handle::sibling`]; for several files, a part
+    /// Opens a file for reading, behind a pool of its own. For another thread use [`Handle::sibling`]; for several files, a part
     /// of one, or writing see [`handle`](PoolOptions::handle).
     ///
     /// Errors: Invalid (an empty file, a folder, a page size or memory that cannot be used), Io.
@@ -69,14 +70,14 @@ impl PoolOptions {
         self.handle(access::for_reading(path.as_ref())?)
     }
 
-    /// Puts a pool before `target`.
+    /// Puts a pool in front of `target`.
     ///
     /// Errors: Invalid (a page size or memory that cannot be used), Io.
     pub fn handle(self, target: Arc<Target>) -> Result<Handle> {
         self.fill(&target).map(|(handle, _)| handle)
     }
 
-    /// A pool with what fills it, and what did not happen as asked.
+    /// A pool with the reader that fills it, and notes on what was not granted.
     fn fill(self, target: &Arc<Target>) -> Result<(Handle, Vec<String>)> {
         let PoolOptions { memory, page, depth, direct, batch } = self;
         let mut notes = Vec::new();
@@ -97,9 +98,9 @@ impl PoolOptions {
     }
 }
 
-/// Bytes that one read may bring: what divides the stripe of several files.
+/// The most bytes that one read may bring: a divisor of the stripe of several files.
 ///
-/// Errors: Invalid (pages that do not).
+/// Errors: Invalid (a page size that does not divide the stripe).
 pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
     let most = PoolLayout::default().transfer;
     if target.files().len() == 1 {
@@ -108,19 +109,19 @@ pub(super) fn transfer(target: &Target, page: Bytes) -> Result<Bytes> {
     if target.stripe() % page.0.max(1) != 0 {
         return Err(Error::Invalid(format!("page={page} does not divide the stripe of {}", Bytes(target.stripe()))));
     }
-    // The largest power of two that does.
+    // The largest power of two that divides it.
     Ok(Bytes(1 << target.stripe().trailing_zeros()).min(most))
 }
 
-/// Shows extents as their pages come.
+/// Shows extents as their pages arrive.
 struct Showing<'p, 'v> {
     extents: &'v [Extent],
-    /// Index of the first of them in the whole visit.
+    /// Index of the first extent in the whole visit.
     first: usize,
     page: u64,
-    /// For each page asked for: its extent, and which of the extent's pages it is.
+    /// For each page asked for: its extent, and the page's position in the extent.
     parts: &'v [(usize, usize)],
-    /// For each extent of several pages: those that came.
+    /// For each extent of several pages: the pages that arrived.
     came: Vec<Vec<Option<Shared<'p>>>>,
     visitor: &'v mut dyn Visitor,
 }
@@ -156,6 +157,43 @@ impl<'p> Arrivals<'p> for Showing<'p, '_> {
     }
 }
 
+thread_local! {
+    /// The pools that this thread visits just now, by address: it may hold pages of theirs.
+    static VISITED: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread visits a pool while it lives. Ends in reverse order of its beginning, as visits are nested.
+struct Visiting;
+
+impl Visiting {
+    fn begin(pool: &Inner) -> Visiting {
+        VISITED.with_borrow_mut(|visited| visited.push(address(pool)));
+        Visiting
+    }
+}
+
+impl Drop for Visiting {
+    fn drop(&mut self) {
+        VISITED.with_borrow_mut(Vec::pop);
+    }
+}
+
+fn address(pool: &Inner) -> usize {
+    std::ptr::from_ref(pool) as usize
+}
+
+/// Fails where somebody holds a page while this thread is shown others, or this one: waiting for it might never end.
+fn check_waiting(pool: &Inner, number: u64) -> Result<()> {
+    let visits = VISITED.with_borrow(|visited| visited.contains(&address(pool)));
+    if visits && pool.memory.lock(number).is_err() {
+        return Err(Error::Invalid(format!(
+            "page {number} of the pool is in use, and this thread is shown pages of the same pool just now, so that waiting \
+             might never end; return from the visit first"
+        )));
+    }
+    Ok(())
+}
+
 impl PoolReader {
     /// How many of `extents` are fetched together: as many as there is room for.
     fn chunk(&self, extents: &[Extent]) -> usize {
@@ -173,6 +211,7 @@ impl PoolReader {
 impl Reader for PoolReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         let page = self.handle.pool.page_size() as u64;
+        let _visiting = Visiting::begin(&self.handle.pool.shared);
         let mut first = 0;
         while first < extents.len() {
             let chunk = &extents[first..first + self.chunk(&extents[first..])];
@@ -233,6 +272,8 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
     let mut bytes = Vec::new();
     for (index, extent) in extents.iter().enumerate() {
         check_update(handle, target, *extent)?;
+        let mut numbers = extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page);
+        numbers.try_for_each(|number| check_waiting(&handle.pool.shared, number))?;
         filler.submitted(index);
         bytes.resize(extent.length, 0);
         let flow = filler.fill(index, &mut bytes);
@@ -257,7 +298,7 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
     Ok(())
 }
 
-/// Brings the pages of `extents` that nobody is busy with, as far as there is room: a hint is no reason to fail.
+/// Reads those pages of `extents` that are not in use, as far as there is room; a hint is no reason to fail.
 pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -> Result<()> {
     let page = handle.pool.page_size() as u64;
     let mut pages = Vec::with_capacity(extents.len());
@@ -265,7 +306,7 @@ pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -
         target.locate(*extent)?;
         pages.extend(extent.offset / page..(extent.offset + extent.length as u64).div_ceil(page));
     }
-    match handle.expect(&pages) {
+    match handle.will_need(&pages) {
         Err(Error::Invalid(_)) => Ok(()),
         other => other,
     }
@@ -292,6 +333,29 @@ mod tests {
         assert_eq!((pool.len(), pool.page_size(), pool.page_count()), (40 * PAGE as u64, PAGE, 40));
         assert_eq!((pool.metrics().misses, pool.metrics().hits), (40, 40), "both look into one pool");
         assert!(pool.metrics().evicted > 0, "in 32 pages");
+    }
+
+    #[test]
+    fn a_visitor_that_changes_what_it_is_shown_gets_an_error_instead_of_waiting() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let opened = Pool::options().direct(false).open_target(file.target(true)).unwrap();
+        let mut one = opened.reader;
+        let mut other = one.sibling().unwrap();
+        let pages = |first: u64, count: usize| [Extent { offset: first * PAGE as u64, length: count * PAGE }];
+        let fill = &mut |_: usize, bytes: &mut [u8]| bytes.fill(7);
+        let mut outcomes = Vec::new();
+
+        one.visit_with(&pages(2, 2), |_, shown| {
+            outcomes =
+                [(1, 1), (1, 2), (3, 1), (4, 1)].map(|(first, count)| other.update(&pages(first, count), fill)).into();
+            assert!(shown == &file.content()[2 * PAGE..4 * PAGE]);
+        })
+        .unwrap();
+
+        let refused = outcomes.iter().map(|outcome| matches!(outcome, Err(Error::Invalid(_)))).collect::<Vec<_>>();
+        assert_eq!(refused, [false, true, true, false], "{outcomes:?}");
+        other.update(&pages(2, 1), fill).unwrap();
+        assert!(VISITED.with_borrow(Vec::is_empty));
     }
 
     #[test]

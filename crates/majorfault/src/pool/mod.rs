@@ -1,8 +1,8 @@
-//! A buffer pool: pages of files in a memory budget, reached by their number, evicted by a clock, written behind.
+//! A buffer pool: pages of files in a memory budget, reached by number, evicted by a clock, written behind.
 //!
-//! After vmcache (Leis et al., SIGMOD 2023): one reserved address range as long as the files, a page is where its number
-//! says, and looking it up costs one word. Bytes come and go through any [`Reader`]: with `uring` many pages at a time past
-//! the page cache. There is no global state; several pools live in one process, and drop releases everything.
+//! After vmcache (Leis et al., SIGMOD 2023): one reserved address range as long as the files. A page's number gives its
+//! address, and a lookup reads one word. Bytes come and go through any [`Reader`]: with `uring` many pages at a time past
+//! the page cache. There is no global state; one process may have several pools, and drop releases everything.
 //!
 //! ```no_run
 //! use majorfault::Bytes;
@@ -14,14 +14,14 @@
 //! # Ok::<(), majorfault::Error>(())
 //! ```
 //!
-//! What is no option does not compile:
+//! An option that does not exist does not compile:
 //!
 //! ```compile_fail,E0599
 //! let pool = majorfault::pool::Pool::options().memmory(majorfault::Bytes::gib(1)).open("data.bin");
 //! ```
 //!
-//! Durability: what was changed is in memory until [`Handle::flush`] (written) or [`Handle::sync`] (on the device). A
-//! page that could not be written stays dirty and in memory; the error is told by the next flush or sync.
+//! Durability: changes are in memory until [`Handle::flush`] (written) or [`Handle::sync`] (on the device). A page that
+//! could not be written stays dirty and in memory; the next flush or sync returns the error.
 
 #[cfg(test)]
 mod crash;
@@ -52,22 +52,22 @@ pub use crate::sys::page_state::Refused;
 pub use crate::sys::pages::{Optimistic, Shared};
 
 crate::params! {
-    /// How a pool over a reader of one's own is made: [`Pool::new`], [`PooledMap::new`].
+    /// How a pool over the caller's own reader is made: [`Pool::new`], [`PooledMap::new`].
     #[derive(Copy, Eq)]
     #[non_exhaustive]
     pub struct PoolLayout {
-        /// Memory for pages, kept to a batch; 64 MiB are small enough for any machine.
+        /// Memory for pages, exceeded by a batch at most; 64 MiB are small enough for any machine.
         memory: Bytes = Bytes::mib(64),
-        /// Bytes of a page: a power of two from 4 KiB to 2 MiB; the kernel's by default.
+        /// Bytes of a page: a power of two from 4 KiB to 2 MiB; the kernel's page size by default.
         page: Bytes = Bytes::kib(4),
-        /// Pages evicted at once; 256 make a flush of other processors' TLBs cheap for each.
+        /// Pages evicted at once; 256 make one TLB flush on other processors cheap for each page.
         batch: u32 = 256,
-        /// Bytes of neighbouring pages read at once at most. No read crosses a multiple of it: where files take turns, it has to divide their stripe.
+        /// The most bytes that one read takes. No read crosses a multiple of it, so it must divide the stripe of several files.
         transfer: Bytes = Bytes::kib(256),
     }
 }
 
-/// A pool; clones are the same one.
+/// A pool; clones share it.
 #[derive(Clone)]
 pub struct Pool {
     shared: Arc<Inner>,
@@ -78,18 +78,18 @@ struct Inner {
     /// Bytes of the files; the last page may be cut short.
     length: u64,
     options: PoolLayout,
-    /// Pages the budget holds.
+    /// Pages that the budget holds.
     room: u64,
-    /// Pages in memory, or about to be.
+    /// Pages in memory, or being read.
     resident: AtomicU64,
-    /// Of these, dirty ones: while there are none, pages can be evicted without writing.
+    /// Of these, dirty ones; while there are none, pages can be evicted without writing.
     dirty: AtomicU64,
-    /// Where the clock stands.
+    /// Position of the clock.
     hand: AtomicU64,
     metrics: Counts,
-    /// The first write that failed since it was last told.
+    /// The first write that failed since the last report.
     failed: Mutex<Option<Error>>,
-    /// Whether a sync failed: what was written before it may be lost, and the kernel tells only once.
+    /// Whether a sync failed: what was written before it may be lost, and the kernel reports that only once.
     unsure: AtomicBool,
 }
 
@@ -102,7 +102,7 @@ struct Counts {
     drop_calls: AtomicU64,
 }
 
-/// What a pool did so far.
+/// What a pool has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -114,13 +114,13 @@ pub struct Metrics {
     pub evicted: u64,
     /// Pages written.
     pub written: u64,
-    /// Calls that gave memory back.
+    /// Calls that gave memory back to the kernel.
     pub drop_calls: u64,
     /// Pages in memory now.
     pub resident: u64,
 }
 
-/// A thread's way to a pool: the pool, and a reader of its own to fill and write pages by.
+/// One thread's access to a pool: the pool, and a reader of its own that fills and writes pages.
 pub struct Handle {
     pool: Pool,
     reader: Box<dyn Reader>,
@@ -145,12 +145,12 @@ impl fmt::Debug for Handle {
 }
 
 impl Pool {
-    /// Options to open a file by, through a pool that fills itself.
+    /// Options for opening a file through a pool that fills itself.
     pub fn options() -> PoolOptions {
         PoolOptions::default()
     }
 
-    /// A pool over `length` bytes that handles' readers bring.
+    /// A pool over `length` bytes, which the readers of its handles fill.
     ///
     /// Errors: Invalid (a page size or a budget that cannot be used), Io (no address space).
     pub fn new(length: u64, options: PoolLayout) -> Result<Pool> {
@@ -166,7 +166,7 @@ impl Pool {
         let room = options.memory.0 / page;
         if room < 16 || options.batch == 0 {
             return Err(Error::Invalid(format!(
-                "memory={}: a pool needs 16 pages of {} at least, and a batch of 1",
+                "memory={}: a pool needs at least 16 pages of {}, and a batch of at least 1",
                 options.memory, options.page
             )));
         }
@@ -190,12 +190,12 @@ impl Pool {
         self.shared.length
     }
 
-    /// Whether there are none.
+    /// Whether the files are empty.
     pub fn is_empty(&self) -> bool {
         self.shared.length == 0
     }
 
-    /// A handle whose pages come and go through `reader`: one over the same bytes for all handles.
+    /// A handle that reads and writes pages through `reader`; the readers of all handles must read the same bytes.
     pub fn handle(&self, reader: Box<dyn Reader>) -> Handle {
         Handle { pool: self.clone(), reader }
     }
@@ -210,7 +210,7 @@ impl Pool {
         self.shared.memory.count()
     }
 
-    /// What was done so far.
+    /// What the pool has done so far.
     pub fn metrics(&self) -> Metrics {
         let Counts { hits, misses, evicted, written, drop_calls } = &self.shared.metrics;
         let [hits, misses, evicted, written, drop_calls] =
@@ -219,14 +219,14 @@ impl Pool {
         Metrics { hits, misses, evicted, written, drop_calls, resident }
     }
 
-    /// What was written may be lost: no later sync succeeds.
+    /// Notes that written data may be lost: no later sync succeeds.
     fn distrust(&self) {
         self.shared.unsure.store(true, Ordering::Release);
     }
 
-    /// The page for reading without holding it, if it is in memory: the cheapest way, for values that are checked.
+    /// The page for reading without holding it, if it is in memory: the cheapest way, for values that are checked afterwards.
     ///
-    /// What was read counts only where [`Optimistic::is_undisturbed`] says so afterwards; else read again.
+    /// What was read counts only if [`Optimistic::is_undisturbed`] returns true afterwards; otherwise read again.
     ///
     /// Panics past the last page.
     #[inline]
@@ -234,7 +234,7 @@ impl Pool {
         self.shared.memory.optimistic(number)
     }
 
-    /// The page for reading, held in memory, if it is there.
+    /// The page for reading, held in memory, if it is in memory.
     ///
     /// Panics past the last page.
     #[inline]
@@ -251,20 +251,20 @@ impl Handle {
         Ok(self.pool.handle(self.reader.sibling()?))
     }
 
-    /// The pool.
+    /// The pool of this handle.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// The page for reading, held in memory; read first where it is not there.
+    /// The page for reading, held in memory; read first if it is absent.
     ///
-    /// Errors: Invalid (past the end; every page of the budget is held), what the reader says.
+    /// Errors: Invalid (past the end; every page of the budget is held), those of the reader.
     pub fn pin(&mut self, number: u64) -> Result<Shared<'_>> {
         self.check(number)?;
         fill::pin(&self.pool.shared, self.reader.as_mut(), number)
     }
 
-    /// Reads these pages where they are not in memory, many at a time. They may be evicted again before they are used.
+    /// Reads those of these pages that are absent, many at a time. They may be evicted again before they are used.
     ///
     /// Errors: as [`pin`](Handle::pin).
     pub fn fetch(&mut self, pages: &[u64]) -> Result<()> {
@@ -274,20 +274,20 @@ impl Handle {
             .try_for_each(|chunk| fill::fetch(&self.pool.shared, self.reader.as_mut(), chunk))
     }
 
-    /// The same as a hint: pages that another thread holds or reads just now are left out, so that this never waits for it.
+    /// Reads these pages as a hint: pages that another thread holds or is reading are left out, so that this never waits for it.
     ///
     /// Errors: as [`pin`](Handle::pin).
-    pub fn expect(&mut self, pages: &[u64]) -> Result<()> {
+    pub fn will_need(&mut self, pages: &[u64]) -> Result<()> {
         pages.iter().try_for_each(|number| self.check(*number))?;
         pages
             .chunks(self.pool.shared.chunk())
             .try_for_each(|chunk| fill::expect(&self.pool.shared, self.reader.as_mut(), chunk))
     }
 
-    /// Lets `change` set the bytes of a page, which nobody else holds meanwhile; read first where it is not there. The
+    /// Lets `change` set the bytes of a page that nobody else holds meanwhile; read first if it is absent. The
     /// page is dirty afterwards.
     ///
-    /// Errors: as [`pin`](Handle::pin); what [`Reader::check_update`] says, so that nothing is changed that could never be
+    /// Errors: as [`pin`](Handle::pin); those of [`Reader::check_update`], so that nothing is changed that could never be
     /// written (a file opened for reading, say).
     pub fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
         self.check_change(number)?;
@@ -295,7 +295,7 @@ impl Handle {
         Ok(self.pool.shared.changed(&mut held, change))
     }
 
-    /// The same where every byte of the page will be set, so that it need not be read.
+    /// Like [`change`](Handle::change), for a `change` that sets every byte of the page, so that it is not read first.
     ///
     /// Errors: as [`change`](Handle::change).
     pub fn replace<T>(&mut self, number: u64, change: impl FnOnce(&mut [u8]) -> T) -> Result<T> {
@@ -304,23 +304,23 @@ impl Handle {
         Ok(self.pool.shared.changed(&mut held, change))
     }
 
-    /// Writes every page that is dirty now. Written is not durable: see [`sync`](Handle::sync).
+    /// Writes every page that is dirty now. Written does not mean durable: see [`sync`](Handle::sync).
     ///
-    /// Errors: the first write that failed since this was last told; its pages stay dirty and in memory.
+    /// Errors: the first write that failed since the last report; its pages stay dirty and in memory.
     pub fn flush(&mut self) -> Result<()> {
         write::flush(&self.pool.shared, self.reader.as_mut())
     }
 
-    /// Returns when everything changed so far is on the device.
+    /// Returns once everything changed so far is on the device.
     ///
-    /// Errors: as [`flush`](Handle::flush), and what making it durable says. Once that failed, no later sync of this pool
-    /// succeeds: pages written before may be gone, and asking again would only be told that nothing is left to do
+    /// Errors: as [`flush`](Handle::flush), and those of making it durable. Once that failed, no later sync of this pool
+    /// succeeds: pages written before may be lost, and a second fsync would only return success
     /// (fsync(2); PostgreSQL's "fsyncgate").
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
         if self.pool.shared.unsure.load(Ordering::Acquire) {
             return Err(Error::Ended(
-                "an earlier sync failed, so what was written before it may be lost; open the file again and check it"
+                "an earlier sync failed, so what was written before it may be lost; open the file again and check its content"
                     .to_owned(),
             ));
         }
@@ -343,7 +343,7 @@ impl Handle {
 }
 
 impl Inner {
-    /// The bytes of a page in the files.
+    /// The byte range of a page in the files.
     fn extent(&self, number: u64) -> Extent {
         let page = self.memory.page() as u64;
         let offset = number * page;
@@ -357,7 +357,7 @@ impl Inner {
         Extent { offset, length: (last.offset - offset) as usize + last.length }
     }
 
-    /// Pages fetched at once at most: several threads must find room for theirs.
+    /// The most pages fetched at once: several threads must find room for theirs.
     fn chunk(&self) -> usize {
         (self.room / 8).clamp(1, 4096) as usize
     }

@@ -1,6 +1,6 @@
-//! A pool behind plain pointers, for programs that need one: a page that is not in memory is brought when it is touched,
-//! by a thread that userfaultfd(2) tells of the fault (after UMap, Peng et al. 2019, and DI-MMAP, Van Essen et al. 2015).
-#![allow(unsafe_code, reason = "the promise of `bytes` is taken here")]
+//! A pool behind plain pointers, for programs that need one: when a page that is absent is touched, a thread that
+//! userfaultfd(2) notifies brings it (after UMap, Peng et al. 2019, and DI-MMAP, Van Essen et al. 2015).
+#![allow(unsafe_code, reason = "the promise is given to `bytes`")]
 
 use super::{Handle, Metrics, Pool, PoolLayout, fill};
 use crate::access::Reader;
@@ -17,18 +17,18 @@ use std::thread::JoinHandle;
 
 /// The bytes of files at plain addresses, in a budget of memory.
 ///
-/// Costs: a page that is touched while it is not in memory takes two switches of threads and a copy beside its read; one
-/// that is there costs what memory costs. Uses are not noticed, so pages are evicted in the order they came. For reading
-/// only. A child of a fork has no such range.
+/// Costs: touching an absent page takes two thread switches and a copy besides its read; touching a page that is in
+/// memory costs what memory costs. Uses are not noticed, so pages are evicted in the order in which they arrived. Read-only.
+/// A forked child does not have the range.
 pub struct PooledMap {
     pool: Pool,
     server: Option<JoinHandle<()>>,
-    /// Written to when the server shall end.
+    /// Written to when the server thread has to end.
     end: Arc<OwnedFd>,
     failed: Arc<Failed>,
 }
 
-/// What could not be brought, and reads as zeros until it is told.
+/// The error of a page that could not be read, and reads as zeros until it is reported.
 #[derive(Default)]
 struct Failed {
     first: Mutex<Option<Error>>,
@@ -36,7 +36,7 @@ struct Failed {
 }
 
 impl PooledMap {
-    /// Maps the first `length` bytes of what `reader` reads.
+    /// Maps the first `length` bytes that `reader` reads.
     ///
     /// Errors: Missing (no userfaultfd), Invalid (a page size or budget that cannot be used), Io (no address space, no
     /// thread).
@@ -51,14 +51,14 @@ impl PooledMap {
         Ok(PooledMap { pool, server: Some(server), end, failed })
     }
 
-    /// The bytes, to be read by copy; touching them brings what is not in memory. What could not be read is zeros: ask
-    /// [`check`](PooledMap::check) before believing them.
+    /// The bytes, to be read by copy; touching them brings what is absent. A page that could not be read is zeros, so call
+    /// [`check`](PooledMap::check) before using them.
     pub fn view(&self) -> View<'_> {
         let inner = &self.pool.shared;
-        // SAFETY: pages change under no reader: this map has no handle that changes pages, and who makes one over
-        // `pool` keeps it apart from the bytes that are read.
+        // SAFETY: no page changes under a reader: this map has no handle that changes pages, and code that makes one over
+        // `pool` keeps its changes apart from the bytes that are read.
         let all = unsafe { inner.memory.view() };
-        // Never missing: the pool was made over memory that faults.
+        // Always there: the pool was made over memory that faults.
         all.map_or_else(nothing, |all| all.part(0..inner.length as usize))
     }
 
@@ -70,19 +70,19 @@ impl PooledMap {
     ///
     /// While the slice lives:
     ///
-    /// - what the reader brings stays as it is: a page may be evicted, and come again;
-    /// - it can be read: a page that cannot becomes zeros, and later perhaps itself ([`check`](PooledMap::check)).
+    /// - what the reader reads does not change: a page may be evicted and read again;
+    /// - it can be read: a page that cannot be read becomes zeros, and later perhaps its content ([`check`](PooledMap::check)).
     pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
         let inner = &self.pool.shared;
         let Range { start, end } = range;
-        assert!(start <= end && end as u64 <= inner.length, "the bytes {start}..{end} of {}", inner.length);
+        assert!(start <= end && end as u64 <= inner.length, "the bytes {start}..{end} pass the end, {}", inner.length);
         // SAFETY: what the caller promises; pages change under no reader, as for `view`.
         unsafe { inner.memory.bytes(start, end - start) }.unwrap_or_default()
     }
 
-    /// Whether every page touched so far could be brought. Those that could not are tried again when they are touched next.
+    /// Fails if a page touched so far could not be read. Such pages are tried again when they are touched next.
     ///
-    /// Errors: the first that happened since this was last asked.
+    /// Errors: the first that happened since the last call.
     pub fn check(&self) -> Result<()> {
         let Some(error) = self.failed.first.lock().ok().and_then(|mut first| first.take()) else { return Ok(()) };
         if let Ok(mut pages) = self.failed.pages.lock() {
@@ -93,12 +93,12 @@ impl PooledMap {
         Err(error)
     }
 
-    /// What was done so far.
+    /// What the pool has done so far.
     pub fn metrics(&self) -> Metrics {
         self.pool.metrics()
     }
 
-    /// The pool, for code that keeps apart what is changed and what is read.
+    /// The pool, for code that keeps changed bytes and read bytes apart.
     pub(super) fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -140,7 +140,7 @@ impl Server {
         let Some(faults) = pool.shared.memory.faults() else { return };
         loop {
             let mut waited = [PollFd::new(faults, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
-            // An interruption only means to look again.
+            // An interruption only means to check again.
             let _ = poll(&mut waited, None);
             if !waited[1].revents().is_empty() {
                 return;
@@ -152,14 +152,14 @@ impl Server {
             pages.sort_unstable();
             pages.dedup();
             match read.and_then(|()| fill::fetch(&pool.shared, self.handle.reader.as_mut(), &pages)) {
-                // Most are awake already, woken by their bytes; one whose page came by another way is not.
+                // Most threads are awake already, woken by their bytes; one whose page arrived by another way is not.
                 Ok(()) => pages.iter().for_each(|number| pool.shared.memory.let_go(*number, true)),
                 Err(error) => self.give_up(error, &pages),
             }
         }
     }
 
-    /// Lets those go on that wait for what cannot be read, and notes the error for who asks.
+    /// Releases threads that wait for pages that cannot be read, and keeps the error for `check`.
     fn give_up(&mut self, error: Error, pages: &[u64]) {
         if let Ok(mut failed) = self.failed.pages.lock() {
             failed.extend(pages);
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(map.view().len(), length);
     }
 
-    /// Refuses while it is told to.
+    /// Refuses as long as the flag is set.
     struct Refusing(Box<dyn Reader>, Arc<AtomicBool>);
 
     impl Reader for Refusing {

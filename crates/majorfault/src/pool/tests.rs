@@ -22,7 +22,7 @@ fn pool(file: &TestFile, pages: u64) -> Pool {
     Pool::new(file.length() as u64, options).unwrap()
 }
 
-/// Fails when it is told to: this many updates, this many visits, this many syncs.
+/// Fails on request: this many updates, this many visits, this many syncs.
 struct Faulty {
     below: Box<dyn Reader>,
     updates: Arc<AtomicU64>,
@@ -72,7 +72,7 @@ impl Reader for Faulty {
     }
 }
 
-/// A handle whose reader fails so many updates, visits and syncs.
+/// A handle whose reader fails this many updates, visits and syncs.
 fn faulty(file: &TestFile, pool: &Pool, fails: [u64; 3], with: i32) -> Handle {
     let [updates, visits, syncs] = fails.map(|count| Arc::new(AtomicU64::new(count)));
     pool.handle(Box::new(Faulty { below: below(file), updates, visits, syncs, with }))
@@ -245,7 +245,7 @@ fn what_is_expected_is_there_later_and_a_page_in_other_hands_is_not_waited_for()
     let (mut handle, mut other) = (pool.handle(below(&file)), pool.handle(below(&file)));
 
     handle
-        .change(3, |_| other.expect(&[2, 3, 4]))
+        .change(3, |_| other.will_need(&[2, 3, 4]))
         .expect("the page can be changed")
         .expect("the pages beside it can be read meanwhile");
 
@@ -292,16 +292,16 @@ fn hints_to_a_pool_are_given_by_a_helper() {
 
     let refused = crate::prefetch::open(&super::METHOD, file.target(false), &given).err().unwrap();
 
-    assert!(refused.to_string().contains("leave by=helper"), "{refused}");
+    assert!(refused.to_string().contains("use by=helper"), "{refused}");
 }
 
-/// A reader that does something of the test's before each transfer.
+/// A reader that runs the test's own code before each transfer.
 struct Before<F> {
     below: Box<dyn Reader>,
     before: F,
 }
 
-/// What a reader is about to do.
+/// The call that a reader is about to make.
 enum Step<'a> {
     Visit(&'a [Extent]),
     Update,
@@ -351,7 +351,7 @@ fn a_flush_waits_for_dirty_pages_that_are_held_and_writes_them() {
     std::thread::scope(|scope| {
         let held = pool.try_pin(5).unwrap();
         let flush = scope.spawn(move || handle.flush());
-        // It came as far as the held page, wrote what was before it, and waits.
+        // The flush reached the held page, wrote what was before it, and waits.
         writes.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
         assert_ne!(page_on_disk(&file, 5), [0xee; PAGE]);
         drop(held);
@@ -381,7 +381,7 @@ fn pages_that_become_dirty_while_others_are_read_are_not_evicted_unwritten() {
     let pool = pool(&file, 32);
     let mut other = pool.handle(below(&file));
     (0..32).for_each(|number| drop(other.pin(number).unwrap()));
-    // The pool was clean as this visit began, so room is made without writing while it is under way.
+    // The pool was clean when this visit began, so room is made without writing while it is under way.
     let before = move |step: Step<'_>| {
         if let Step::Visit(_) = step {
             (0..32).for_each(|number| other.change(number, |bytes| bytes.fill(0xcc)).unwrap());
@@ -423,7 +423,7 @@ fn no_way_reaches_past_the_last_page() {
         let refused = [
             handle.pin(past).map(drop),
             handle.fetch(&[0, past]),
-            handle.expect(&[0, past]),
+            handle.will_need(&[0, past]),
             handle.change(past, |_| ()),
             handle.replace(past, |_| ()),
         ];
@@ -471,7 +471,7 @@ fn what_was_done_is_counted() {
     assert_eq!((evicted, drop_calls), (0, 0));
 }
 
-/// The reads that a fetch of `pages` makes: first page and bytes of each.
+/// The reads that fetching `pages` makes: first page and bytes of each.
 fn reads(file: &TestFile, pages: &[u64], transfer: u64) -> Vec<(u64, usize)> {
     let options = PoolLayout { transfer: Bytes(transfer * PAGE as u64), ..PoolLayout::default() };
     let pool = Pool::new(file.length() as u64, options).unwrap();
@@ -527,7 +527,7 @@ fn a_hint_leaves_pages_that_are_there_as_they_are() {
     let mut handle = pool.handle(below(&file));
     handle.replace(3, |bytes| bytes.fill(0xee)).unwrap();
 
-    handle.expect(&[2, 3, 4]).unwrap();
+    handle.will_need(&[2, 3, 4]).unwrap();
 
     assert_eq!(pool.metrics().misses, 2, "those beside it");
     assert_eq!(handle.pin(3).unwrap()[..], [0xee; PAGE]);

@@ -1,6 +1,6 @@
-//! The pool behind plain pointers as an access method. Bytes are shown in place where their target promises that nobody changes
-//! them, else by copy; where they can be changed, readers claim what they show and change.
-#![allow(unsafe_code, reason = "the promise of the target is taken up where bytes are lent")]
+//! The pool behind plain pointers as an access method. Bytes are shown in place where the target promises that nobody changes
+//! them, otherwise by copy; where they can be changed, readers claim what they show and change.
+#![allow(unsafe_code, reason = "the target's promise is relied on where bytes are lent")]
 
 use super::pointers::PooledMap;
 use super::{Handle, PoolLayout, method};
@@ -16,7 +16,7 @@ use crate::units::Bytes;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// `uffd`.
+/// The access method `uffd`.
 pub const METHOD: Method = Method {
     name: "uffd",
     summary: "plain pointers into a buffer pool of our own: faults are served by a thread (userfaultfd)",
@@ -30,7 +30,7 @@ pub const METHOD: Method = Method {
 };
 
 access::front_door! {
-    /// Plain pointers into a pool: faults are served by a thread.
+    /// Plain pointers into a pool: a thread serves the faults.
     Uffd by UffdOptions
 }
 
@@ -40,30 +40,30 @@ crate::params! {
     pub struct UffdOptions {
         /// Memory for pages. A cgroup's limit must leave room for it.
         memory: Bytes = Bytes::mib(64),
-        /// Bytes brought by a fault, 4k to 2m; larger ones read more than asked for, and spare faults.
+        /// Bytes brought by a fault, 4k to 2m; larger ones read more than was asked for, and save faults.
         page: Bytes = Bytes::kib(4),
         /// Past the page cache, so that nothing is cached twice.
         direct: Switch = Switch::On,
-        /// Pages evicted at once; 256 make a TLB flush cheap for each.
+        /// Pages evicted at once; 256 make one TLB flush cheap for each page.
         batch: u32 = 256,
     }
 }
 
-/// All threads share the map; each has a handle of its own to fetch and to write by.
+/// All threads share the map; each has a handle of its own for fetching and writing.
 struct UffdReader {
     map: Arc<PooledMap>,
     target: Arc<Target>,
     handle: Handle,
-    /// Whether bytes are shown in place: their target promises that nobody else changes them.
+    /// Whether bytes are shown in place: the target promises that nobody else changes them.
     in_place: bool,
     claims: Arc<Claims>,
-    /// Of targets that can be changed.
+    /// The claims of a target that can be changed.
     claimant: Option<Claimant>,
-    /// An extent, where it is not shown in place.
+    /// The copy of an extent that is not shown in place.
     copy: Vec<u8>,
 }
 
-const COPIED: &str = "each extent is copied before it is shown: nobody promised that the files stay unchanged \
+const COPIED: &str = "each extent is copied before it is shown: nobody has promised that the files stay unchanged \
                       (Target::assume_unchanged)";
 
 impl MethodOptions for UffdOptions {
@@ -82,7 +82,7 @@ impl MethodOptions for UffdOptions {
         let map = Arc::new(PooledMap::new(target.len(), layout, below.reader.sibling()?)?);
         let handle = map.pool().handle(below.reader);
         let mut notes = below.notes;
-        // The bytes of a file that is named twice are at two places, and a claim covers one.
+        // In a file that is named twice, the same bytes have two positions, and a claim covers only one.
         let in_place = target.is_assumed_unchanged() && !(target.writable() && target.has_twins());
         notes.extend((!in_place).then(|| COPIED.to_owned()));
         let reader = UffdReader::new(map, Arc::clone(&target), handle, in_place, Arc::default());
@@ -108,7 +108,7 @@ impl UffdReader {
         let range = begin..begin + extent.length;
         let held = claimant.as_mut().map(|claimant| claimant.claim(bytes_of(extent), Kind::Shared)).transpose()?;
         if *in_place {
-            // SAFETY: the target promises that only siblings change these bytes while they are shown; those claim what they
+            // SAFETY: the target promises that only siblings change these bytes while they are shown; they claim what they
             // change, and the claim above is held until `see` returns.
             return Ok(see(unsafe { map.bytes(range) }));
         }
@@ -123,7 +123,7 @@ fn bytes_of(extent: Extent) -> Range<u64> {
     extent.offset..extent.offset + extent.length as u64
 }
 
-/// The pages that these extents lie in, and whatever is between them: pages are changed as a whole.
+/// The pages that hold these extents, and what lies between: pages are changed as a whole.
 fn pages_around(extents: &[Extent], page: u64) -> Range<u64> {
     let begin = extents.iter().map(|extent| extent.offset).min().unwrap_or(0);
     let end = extents.iter().map(|extent| bytes_of(*extent).end).max().unwrap_or(0);

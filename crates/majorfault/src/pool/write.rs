@@ -1,4 +1,4 @@
-//! Writing dirty pages: behind, before they are evicted, and when asked.
+//! Writing dirty pages: write-behind, before eviction, and on request.
 
 use super::Inner;
 use crate::access::{Filler, Reader};
@@ -9,7 +9,7 @@ use crate::sys::pages::Exclusive;
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-/// Pages written at once when all are flushed.
+/// Pages written at once in a flush.
 const BATCH: usize = 256;
 
 struct Copying<'a, 'p>(&'a [Exclusive<'p>]);
@@ -21,8 +21,8 @@ impl Filler for Copying<'_, '_> {
     }
 }
 
-/// Writes these pages; those written are clean afterwards. A failure is kept, to be told by the next flush: which page
-/// of a batch it was cannot be known, so all of the batch stay dirty.
+/// Writes these pages; written pages are clean afterwards. A failure is kept for the next flush to return. The failed page
+/// of a batch cannot be known, so all of the batch stay dirty.
 pub(super) fn behind(pool: &Inner, reader: &mut dyn Reader, pages: &mut [Exclusive<'_>]) {
     pages.sort_by_key(Exclusive::number);
     let extents: Vec<Extent> = pages.iter().map(|held| pool.extent(held.number())).collect();
@@ -49,7 +49,7 @@ pub(super) fn flush(pool: &Inner, reader: &mut dyn Reader) -> Result<()> {
                 Ok(held) => batch.push(held),
                 Err(Refused::Evicted) => {}
                 Err(Refused::Busy) => {
-                    // Its holder may wait for one of ours.
+                    // Its holder may wait for one of this batch's pages.
                     write_out(pool, reader, &mut batch);
                     std::thread::yield_now();
                     continue;

@@ -1,5 +1,5 @@
-//! The decorator: a reader whose visits feed a predictor, and whose predictions are read ahead, by the visiting thread
-//! itself or by a helper beside it.
+//! The decorator: a reader that feeds its visits to a predictor and reads the predictions ahead, by the visiting thread
+//! itself or by a helper thread.
 
 use crate::access::{Filler, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
@@ -16,25 +16,25 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Bursts that wait for the helper, at most.
+/// The most bursts that wait for the helper.
 const QUEUED_BURSTS: usize = 64;
 
-/// Extents visited before they are let go of together: one call for many.
+/// Extents visited before they are released together: one call for many.
 const RELEASE_BATCH: usize = 256;
 
 crate::choices! {
-    /// Who does the system calls that read ahead.
+    /// Which thread makes the system calls that read ahead.
     pub enum By {
-        /// Whoever is better for the policy.
+        /// The one that suits the policy.
         Policy = "auto",
         /// The visiting thread, between two extents.
         Caller = "caller",
-        /// A thread beside it: worth it where the calls block or the processor has nothing else to do.
+        /// A helper thread: worth it where the calls block or a processor is idle.
         Helper = "helper",
     }
 }
 
-/// A reader that reads ahead of its visits as a policy says. Updates pass through.
+/// A reader that reads ahead of its visits as a policy decides. Updates pass through.
 pub struct Prefetching {
     reader: Box<dyn Reader>,
     ahead: Ahead,
@@ -47,13 +47,13 @@ pub(super) struct Hints {
     pub merge: Merge,
     /// What needs no hint.
     pub cached: Cached,
-    /// Who gives them.
+    /// Which thread gives them.
     pub by: By,
-    /// Whether to let go of what was visited.
+    /// Whether to release what was visited.
     pub release: Switch,
 }
 
-/// All that is beside the reader itself, so that it can work while the reader visits.
+/// Everything except the reader itself, so that it can work while the reader visits.
 struct Ahead {
     predictor: Box<dyn Predictor>,
     issuer: Issuer,
@@ -64,7 +64,7 @@ struct Ahead {
     error: Option<Error>,
 }
 
-/// A policy's hints for accesses that somebody else makes, as where another program is watched.
+/// A policy's hints for accesses that another program makes, as where a program is watched.
 pub struct Follower {
     ahead: Ahead,
     /// Requests that were not given yet.
@@ -84,27 +84,38 @@ impl fmt::Debug for Prefetching {
 }
 
 impl Follower {
-    /// Gives the hints through `reader`, from the calling thread.
-    pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Follower {
-        Follower { ahead: Ahead::new(predictor, Issuer::Caller(reader), hints), queue: VecDeque::new() }
+    /// Gives the hints through `reader`.
+    ///
+    /// Errors: as `Prefetching::new`.
+    pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Follower> {
+        let issuer = Issuer::new(hints.by, reader)?;
+        Ok(Follower { ahead: Ahead::new(predictor, issuer, hints), queue: VecDeque::new() })
     }
 
-    /// An access was made. Returns whether the policy wants something read ahead now: see [`announce`](Self::announce).
+    /// The caller itself is about to use `extent`: reads ahead what the policy wants because of it.
+    ///
+    /// Errors: what went wrong with hints since the last call, or with the policy.
+    pub(crate) fn meet(&mut self, extent: Extent) -> Result<()> {
+        self.ahead.observe(extent);
+        self.ahead.check()
+    }
+
+    /// Records an access. Returns whether the policy wants something read ahead now: see [`announce`](Self::announce).
     #[inline]
     pub fn observe(&mut self, extent: Extent) -> bool {
         self.ahead.predictor.observe(extent, &mut self.ahead.wanted);
         !self.ahead.wanted.is_empty()
     }
 
-    /// Reads ahead what the policy wanted, at most `limit` requests now, and shows what of it was not cached. Whether more is
-    /// left for the next time. Where the device's queue is full, each request waits for another to end.
+    /// Reads ahead what the policy wanted, at most `limit` requests now, and shows those that were not cached. Returns whether more
+    /// is left for the next call. Where the device's queue is full, each request waits until another has ended.
     ///
-    /// Errors: what the advice says (the file became unreadable), or the policy.
+    /// Errors: those of the advice (the file became unreadable) and of the policy.
     pub fn announce(&mut self, limit: usize, mut show: impl FnMut(Extent)) -> Result<bool> {
         let Ahead { hints, wanted, requests, issuer, .. } = &mut self.ahead;
         requests.clear();
         hints.merge.requests(wanted, requests);
-        // A policy that begins anew where it was before has better to do than what it wanted then.
+        // A policy that starts anew at an earlier place no longer needs what it wanted before.
         if requests.first().zip(self.queue.back()).is_some_and(|(new, old)| new.offset <= old.offset) {
             self.queue.clear();
         }
@@ -119,18 +130,18 @@ impl Follower {
         Ok(!self.queue.is_empty())
     }
 
-    /// Forgets what the policy wanted and was not read ahead yet.
+    /// Drops what the policy wanted and was not read ahead yet.
     pub fn discard(&mut self) {
         self.ahead.wanted.clear();
         self.queue.clear();
     }
 
-    /// Wants `extents`, beside what the policy wants.
+    /// Adds `extents` to what the policy wants.
     pub fn want(&mut self, extents: impl IntoIterator<Item = Extent>) {
         self.ahead.wanted.extend(extents);
     }
 
-    /// For another thread of the program: without any experience.
+    /// The same for another thread of the program, without experience.
     ///
     /// Errors: as `Reader::sibling`.
     pub fn sibling(&self) -> Result<Follower> {
@@ -141,14 +152,11 @@ impl Follower {
 }
 
 impl Prefetching {
-    /// `reader` with `predictor` around it.
+    /// Puts `predictor` around `reader`.
     ///
-    /// Errors: those of `Reader::sibling` (the hints are given through one), Io where no thread can be made.
+    /// Errors: those of `Reader::sibling` (the hints are given through one), Io where no thread can be started.
     pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Prefetching> {
-        let issuer = match hints.by {
-            By::Policy | By::Caller => Issuer::Caller(reader.sibling()?),
-            By::Helper => Issuer::Helper(Helper::new(reader.sibling()?)?),
-        };
+        let issuer = Issuer::new(hints.by, reader.sibling()?)?;
         Ok(Prefetching { reader, ahead: Ahead::new(predictor, issuer, hints) })
     }
 }
@@ -190,7 +198,7 @@ impl Ahead {
     }
 
     fn let_go(&mut self) {
-        // The page that the next extent may share stays: pages are let go of whole.
+        // The page that the next extent may share stays: pages are released whole.
         let last = self.visited.pop();
         self.hints.merge.requests(&mut self.visited, &mut self.requests);
         let released = self.issuer.done_with(&mut self.requests);
@@ -198,7 +206,7 @@ impl Ahead {
         self.visited.extend(last);
     }
 
-    /// What went wrong with hints since the last call.
+    /// What failed in hints since the last call.
     fn check(&mut self) -> Result<()> {
         let late = self.issuer.late_error();
         self.error.take().or(late).map_or(Ok(()), Err)?;
@@ -206,24 +214,24 @@ impl Ahead {
     }
 }
 
-/// Who gives the hints.
+/// The thread that gives the hints.
 enum Issuer {
     Caller(Box<dyn Reader>),
     Helper(Helper),
 }
 
-/// What a helper is told to do.
+/// What the helper is asked to do.
 enum Burst {
     WillNeed(Vec<Extent>),
     DoneWith(Vec<Extent>),
 }
 
-/// A thread that gives hints through a reader of its own, in the order in which they come.
+/// A thread that gives hints through a reader of its own, in the order in which they arrive.
 struct Helper {
     bursts: Option<SyncSender<Burst>>,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
-    /// For further helpers.
+    /// To make further helpers.
     reader: Box<dyn Reader>,
 }
 
@@ -234,6 +242,13 @@ struct Shared {
 }
 
 impl Issuer {
+    fn new(by: By, reader: Box<dyn Reader>) -> Result<Issuer> {
+        Ok(match by {
+            By::Policy | By::Caller => Issuer::Caller(reader),
+            By::Helper => Issuer::Helper(Helper::new(reader)?),
+        })
+    }
+
     fn will_need(&mut self, requests: &mut Vec<Extent>) -> Result<()> {
         match self {
             Issuer::Caller(reader) => {
@@ -289,7 +304,7 @@ impl Helper {
         Ok(Helper { bursts: Some(bursts), thread: Some(thread), shared, reader })
     }
 
-    /// Never waits: where the helper is so far behind, the visit has passed what it is told. A helper that ended left its
+    /// Never waits: where the helper is that far behind, the visit has already passed the request. A helper that ended left its
     /// error in `shared`.
     fn send(&self, burst: Burst) {
         if let Some(bursts) = &self.bursts {
@@ -303,13 +318,13 @@ impl Drop for Helper {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.bursts = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the helper was printed by its hook; there is nobody left whom it concerns.
+            // A panic of the helper was printed by its hook; nobody else needs it.
             let _ = thread.join();
         }
     }
 }
 
-/// The helper's life. Extents are handed on one by one, so that the end does not wait for a long burst.
+/// The helper's loop. Extents are handed on one by one, so that the end does not wait for a long burst.
 fn help(mut reader: Box<dyn Reader>, inbox: &Receiver<Burst>, shared: &Shared) {
     while let Ok(burst) = inbox.recv() {
         let given = match burst {
@@ -338,7 +353,7 @@ impl Visitor for Watching<'_> {
 
     #[inline]
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
-        // Before the visitor: a mapping's bytes are not read yet, and what comes next can be under way meanwhile.
+        // Before the visitor: the bytes of a mapping are not read yet, and the next reads can be under way meanwhile.
         self.ahead.observe(self.extents[index]);
         let flow = self.visitor.see(index, bytes);
         self.ahead.leave(self.extents[index]);

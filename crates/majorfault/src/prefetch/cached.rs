@@ -7,11 +7,11 @@ use std::sync::Arc;
 /// Requests that are judged together, usually.
 const GROUP: usize = 32;
 
-/// Requests of a group that are looked at, evenly spread. If a half of the file is cached at random, one group in
-/// 16 is left out though some of it would have been needed.
+/// Requests of a group that are checked, evenly spread. If half of the file is cached at random, one group in
+/// 16 is left out although some of it was needed.
 const SAMPLES: usize = 4;
 
-/// Knows by samples what is cached, where the kernel tells (Linux 6.5, and files of one's own).
+/// Learns by samples what is cached, where the kernel reports it (Linux 6.5, and the user's own files).
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     target: Option<Arc<Target>>,
@@ -25,17 +25,17 @@ impl Cached {
         Cached { target: Some(target), group: GROUP }
     }
 
-    /// The same, request by request: for those who count what is really read.
+    /// The same, request by request: for callers that count what is really read.
     pub fn each_of(target: Arc<Target>) -> Cached {
         Cached { target: Some(target), group: 1 }
     }
 
-    /// Takes nothing for cached: for readers that go past the page cache.
+    /// Treats nothing as cached: for readers that bypass the page cache.
     pub fn nothing() -> Cached {
         Cached { target: None, group: GROUP }
     }
 
-    /// Takes the groups out of `requests` whose samples are all cached. Costs four calls of some 200 ns for a group.
+    /// Removes a group from `requests` if its samples are all cached. Costs four calls of some 200 ns for each group.
     pub fn leave_out(&mut self, requests: &mut Vec<Extent>) {
         let mut kept = 0;
         for begin in (0..requests.len()).step_by(self.group) {
@@ -49,7 +49,7 @@ impl Cached {
     }
 
     fn holds(&mut self, group: &[Extent]) -> bool {
-        // The last first: it was never read ahead before, so mostly one look is enough.
+        // The last one first: it was never read ahead before, so usually one check is enough.
         let last = group.len() - 1;
         (0..SAMPLES.min(group.len())).all(|sample| self.is_cached(group[last - sample * last / SAMPLES]))
     }
@@ -60,7 +60,7 @@ impl Cached {
         match cache::cachestat(&target.files()[file].file, offset, extent.length as u64) {
             Ok(stat) => stat.cached * 4096 >= extent.length as u64,
             Err(_) => {
-                // Not told here: every hint is given, which is right and only slower on cached files.
+                // The kernel does not report it here: every hint is given, which is correct and only slower on cached files.
                 self.target = None;
                 false
             }

@@ -1,10 +1,10 @@
-//! Looks for the law of the accesses: sequential, strided, several strides interleaved, forwards or backwards; each
-//! thread has a detector of its own. Where there is none, it says nothing and soon stops looking.
+//! Looks for an order in the accesses: sequential, strided, several strides interleaved, forwards or backwards; each
+//! thread has a detector of its own. Where there is none, it reads nothing and soon stops looking.
 //!
-//! Three accesses at equal distances among the last few are a candidate, whatever came between them; a candidate whose
-//! predictions come true is a stream, and reads ahead, a little at first. Random accesses of a large file form equal
-//! distances by chance about once in a thousand, and never go on. Kin of Leap (ATC 2020), which takes the majority
-//! of the last differences; equal distances also separate columns that are interleaved.
+//! Three accesses at equal distances among the last few are a candidate, whatever came between them. If a candidate's
+//! predictions come true, it is a stream and reads ahead, a little at first. Random accesses to a large file form equal
+//! distances by chance about once in a thousand, and never continue. Related to Leap (ATC 2020), which takes the majority
+//! of the last differences; equal distances also separate interleaved columns.
 
 use crate::error::Result;
 use crate::files::Extent;
@@ -30,41 +30,41 @@ crate::params! {
     pub struct Learned {
         /// Rows ahead of a stride; 128 keep a disk busy that takes 64 requests, with room for delays.
         rows: u32 = 128,
-        /// Bytes ahead of a sequential order; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
+        /// Bytes ahead of a sequential order; 4 MiB keep a fast disk busy, and more would delay other programs' reads.
         window: Bytes = Bytes::mib(4),
-        /// Predictions that must come true before anything is read ahead; 2 after the three accesses that show a law.
+        /// Predictions that must come true before anything is read ahead; 2 after the three accesses that form a candidate.
         confidence: u32 = 2,
     }
 }
 
-/// Accesses among which equal distances are looked for: interleaved streams are found up to half as many.
+/// Accesses searched for equal distances: interleaved streams are found up to half as many.
 const HISTORY: usize = 48;
 
-/// Laws on trial at the same time.
+/// Candidates at the same time.
 const CANDIDATES: usize = 64;
 
-/// Laws that one access can suggest besides those that repeat in time: several, for columns of a row form equal
-/// distances, too.
+/// Candidates that one access can suggest, apart from those that repeat in time: several, because columns of a row form equal
+/// distances as well.
 const SUGGESTIONS: usize = 2;
 
-/// Streams read ahead of at the same time; the one longest unused makes room.
+/// Streams read ahead of at the same time; the least recently used one makes room.
 const STREAMS: usize = 16;
 
-/// Accesses after which a stream that had none of them is given up: a few rounds of as many streams as can be found.
+/// Accesses after which a stream that met none of them is given up: a few rounds of as many streams as can be found.
 const IDLE: u64 = 4 * HISTORY as u64;
 
-/// Accesses without any prediction come true after which the detector rests, and its first rest; rests then double.
+/// Accesses without a correct prediction after which the detector rests, and its first rest; rests then double.
 const FRUITLESS: u32 = 64;
 const FIRST_REST: u32 = 256;
 const LONGEST_REST: u32 = 2048;
 
-/// Rows of a sequential stream: what is announced at least.
+/// The unit of a sequential stream: the least that is announced.
 const SEQUENTIAL_ROW: u64 = 64 << 10;
 
 /// Rows ahead at first.
 const FIRST_REACH: u64 = 4;
 
-/// Confidence at which a wasteful policy stays, and what it may waste: a page for so many used, after the first few.
+/// Confidence at which a wasteful policy stays, and what it may waste: one page for so many used, after the first few.
 const MOST_CONFIDENCE: u32 = 64;
 const USED_PER_WASTED: u64 = 16;
 const WASTE_ALLOWED: u64 = 64;
@@ -77,7 +77,7 @@ struct LearnedPredictor {
     /// Accesses put into the history so far.
     seen: usize,
     candidates: Vec<Candidate>,
-    /// The one used last comes last.
+    /// Most recently used last.
     streams: Vec<Stream>,
     run: Run,
     /// Accesses observed while not resting.
@@ -87,7 +87,7 @@ struct LearnedPredictor {
     rest: Rest,
 }
 
-/// What has to come true before a law of a kind is believed, by what such laws were good for.
+/// How many predictions must come true before a candidate of a kind becomes a stream; follows how useful such streams were.
 #[derive(Clone, Copy)]
 struct Trust {
     /// Predictions that must come true now.
@@ -102,7 +102,7 @@ impl Trust {
         Trust { confidence, used: 0, wasted: 0 }
     }
 
-    /// Pages read ahead of a law that ended were wasted; where that is often so, more has to come true first.
+    /// Pages read ahead of a stream that ended were wasted; where that happens often, more predictions must come true first.
     fn give_up(&mut self, pages: u64) {
         self.wasted += pages;
         if self.wasted * USED_PER_WASTED > self.used + WASTE_ALLOWED * USED_PER_WASTED {
@@ -111,7 +111,7 @@ impl Trust {
     }
 }
 
-/// A law on trial.
+/// A candidate.
 #[derive(Clone, Copy)]
 struct Candidate {
     last: u64,
@@ -120,21 +120,21 @@ struct Candidate {
     hits: u32,
 }
 
-/// Accesses that begin where the one before ended, or on the page after: sequential, with records of any length.
+/// Accesses that begin where the previous one ended, or on the page after it: sequential, with records of any length.
 #[derive(Clone, Copy, Default)]
 struct Run {
     /// The page that the last access ended on.
     page: u64,
-    /// Pages gone over so.
+    /// Pages covered that way.
     pages: u32,
 }
 
-/// Looking costs; where nothing is found, the detector looks only now and then.
+/// Looking costs time; where nothing is found, the detector looks only now and then.
 #[derive(Clone, Copy)]
 struct Rest {
-    /// Accesses since a prediction came true.
+    /// Accesses since a prediction last came true.
     fruitless: u32,
-    /// Accesses to let pass.
+    /// Accesses to skip.
     left: u32,
     /// How long the next rest is.
     next: u32,
@@ -143,7 +143,7 @@ struct Rest {
 impl Rest {
     const NONE: Rest = Rest { fruitless: 0, left: 0, next: FIRST_REST };
 
-    /// Notes an access without success; whether the detector begins to rest.
+    /// Notes an access without success; returns whether the detector begins to rest.
     fn fails(&mut self) -> bool {
         self.fruitless += 1;
         let tired = self.fruitless >= FRUITLESS;
@@ -180,11 +180,11 @@ impl LearnedPredictor {
         }
     }
 
-    /// Whether a stream goes on with this access; it is the last of the list then.
+    /// Whether a stream continues with this access; that stream is then last in the list.
     #[inline]
     fn follow(&mut self, extent: Extent) -> bool {
         let offset = extent.offset;
-        // Exactly the next row of one before nearly that of another, and the one used last before the others.
+        // The exact next row of a stream comes before nearly that of another, and the most recent stream before the others.
         let exact = self.streams.iter().rposition(|stream| stream.is_next(offset));
         let found = exact.or_else(|| self.streams.iter().rposition(|stream| stream.rows_to(offset).is_some()));
         let Some(at) = found else { return false };
@@ -220,7 +220,7 @@ impl LearnedPredictor {
         self.seen += 1;
     }
 
-    /// Moves the candidates that predicted this access; the one with the most predictions come true.
+    /// Advances the candidates that predicted this access; returns the one with the most correct predictions.
     fn try_candidates(&mut self, extent: Extent) -> Option<Candidate> {
         let offset = extent.offset;
         let mut best: Option<Candidate> = None;
@@ -234,7 +234,7 @@ impl LearnedPredictor {
             }
         }
         let run = self.run.goes_on(extent).map(|pages| Candidate { last: offset, stride: 4096, hits: pages });
-        // A run of pages needs three of them where a candidate has three behind it.
+        // A run of pages needs three of them where a candidate already has three accesses.
         run.filter(|run| run.hits >= self.sequences.confidence + 3).or(best)
     }
 
@@ -251,7 +251,7 @@ impl LearnedPredictor {
             let end = (extent.offset + extent.length as u64).next_multiple_of(4096);
             let few = SEQUENTIAL_ROW.min(self.scene.budget / 8).max(extent.length as u64);
             let row = few.next_multiple_of(4096);
-            // The row that ends here counts as visited. Before the file's begin it wraps, and so do all differences.
+            // The row that ends here counts as visited. Before the beginning of the file it wraps, and so do all differences.
             Stream::new(end.wrapping_sub(row), row as i64, row as usize, FIRST_REACH)
         } else {
             Stream::new(extent.offset, law.stride, extent.length, FIRST_REACH)
@@ -268,7 +268,7 @@ impl LearnedPredictor {
         }
     }
 
-    /// Its pages that were not met were read for nothing.
+    /// Those of its pages that were not met were read for nothing.
     fn give_up(&mut self, stream: &Stream) {
         let pages = stream.unvisited(self.scene.length) * stream.row_pages();
         self.trust(stream.is_dense()).give_up(pages);
@@ -278,7 +278,7 @@ impl LearnedPredictor {
         if is_dense { &mut self.sequences } else { &mut self.strides }
     }
 
-    /// Whether what lies between the rows of `law` is little enough to be read with them: a sequence.
+    /// Whether the gap between the rows of `law` is small enough to be read with them: a sequence.
     fn is_dense(&self, law: &Candidate, extent: Extent) -> bool {
         law.stride > 0 && law.stride as u64 <= extent.length as u64 + self.scene.gap
     }
@@ -286,7 +286,7 @@ impl LearnedPredictor {
     /// Makes candidates of the equal distances that end at `offset`.
     fn suggest(&mut self, offset: u64) {
         let known = self.seen.min(HISTORY);
-        // Equal distances at equal times, as columns that are read in turn have them: hardly ever chance.
+        // Equal distances at equal times, as columns read in turn have them: hardly ever chance.
         for period in 1..=known / 2 {
             let (middle, first) = (self.back(period), self.back(2 * period));
             if offset.wrapping_sub(middle) == middle.wrapping_sub(first) {
@@ -313,7 +313,7 @@ impl LearnedPredictor {
         self.history[(self.seen - back) % HISTORY]
     }
 
-    /// Puts a law on trial; false where it is already, or is none.
+    /// Adds a candidate; false where it exists already or makes no sense.
     fn propose(&mut self, last: u64, stride: i64) -> bool {
         if stride == 0 || self.candidates.iter().any(|it| it.last == last && it.stride == stride) {
             return false;
@@ -327,7 +327,7 @@ impl LearnedPredictor {
         true
     }
 
-    /// Begins anew: what was seen before a rest says nothing about what comes after it.
+    /// Starts anew: what was seen before a rest says nothing about what comes after it.
     fn forget(&mut self) {
         self.candidates.clear();
         self.seen = 0;
@@ -339,7 +339,7 @@ impl LearnedPredictor {
 }
 
 impl Run {
-    /// Pages gone over, where `extent` goes on from the one before.
+    /// Pages covered, where `extent` continues the previous one.
     fn goes_on(&mut self, extent: Extent) -> Option<u32> {
         let (first, last) = (extent.offset / 4096, (extent.offset + extent.length as u64 - 1) / 4096);
         let goes_on = first == self.page || first == self.page + 1;

@@ -2,8 +2,8 @@
 
 use crate::files::Extent;
 
-/// Bytes of one request at most: advice to read ahead is cut by the kernel, in silence, to the larger of the device's
-/// read-ahead and its longest request, and 128 KiB is the smallest of these in common use.
+/// The most bytes of one request. The kernel silently cuts advice to read ahead to the larger of the device's
+/// read-ahead and its longest request, of which 128 KiB is the smallest in common use.
 pub(super) const PIECE: u64 = 128 << 10;
 
 /// Smallest unit that is read.
@@ -14,7 +14,7 @@ const PAGE: u64 = 4096;
 pub(super) struct Merge {
     /// Bytes between two extents that are read rather than skipped.
     pub gap: u64,
-    /// Bytes of the address space; what is past them is dropped.
+    /// Bytes of the address space; anything past them is dropped.
     pub length: u64,
     /// No request crosses a multiple of this.
     pub stripe: u64,

@@ -1,4 +1,4 @@
-//! Prefetch policies: what is read ahead of a visit, decided from the accesses seen so far, around any reader.
+//! Prefetch policies: what to read ahead of a visit, decided from the accesses seen so far, around any reader.
 //!
 //! In code a policy is a value, put around the options of a method that takes policies:
 //!
@@ -11,7 +11,7 @@
 //! # Ok::<(), majorfault::Error>(())
 //! ```
 //!
-//! Above that lies the layer of names: each policy is a file with a `const` [`Policy`]; [`ALL`] names them once and everything
+//! Above that lies the layer of names: each policy is a file with a `const` [`Policy`]; [`ALL`] lists them once and everything
 //! else iterates over it. [`open`] opens a method with the policy that its parameters name: `mmap` with
 //! `policy=strided,stride=256k`.
 //! `spec` (tests) holds what every policy must do.
@@ -74,16 +74,16 @@ pub struct Policy {
     pub name: &'static str,
     /// What it does, in one line.
     pub summary: &'static str,
-    /// Settings of the method underneath that the policy is made for, where the method has them and the user gave no
+    /// Settings of the method underneath that the policy is made for, used where the method has them and the user gave no
     /// other: `advice=random`, say, so that the kernel's read-ahead does not multiply the bytes.
     pub underneath: &'static [(&'static str, &'static str)],
-    /// Who does the system calls, unless the user says otherwise.
+    /// Which thread makes the system calls, unless the user chose one.
     pub by: By,
-    /// Bytes ahead, unless the user says otherwise.
+    /// Bytes ahead, unless the user gave a budget.
     pub budget: Ahead,
-    /// Its own parameters, beside those of [`Common`].
+    /// Its own parameters, in addition to those of [`Common`].
     pub params: fn() -> Vec<Param>,
-    /// A predictor for one thread, with the settings in force; none where nothing is decided during visits.
+    /// A predictor for one thread, with the settings in force; none where the policy decides nothing during visits.
     pub start: Option<Start>,
 }
 
@@ -92,53 +92,53 @@ pub struct Policy {
 /// Errors: Invalid (unknown parameter or value, a file that is not a trace), Io.
 pub type Start = fn(&Scene, &Given) -> Result<(Box<dyn Predictor>, Given)>;
 
-/// What a policy works for.
+/// What a policy works on.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// Bytes of the address space.
     pub length: u64,
-    /// Bytes that may be announced and not yet visited, all announcements together. What a policy gave up, because the
+    /// The most bytes that may be announced and not yet visited, all announcements together. What a policy gave up, because the
     /// accesses went elsewhere, is no longer ahead of anything and does not count.
     pub budget: u64,
     /// Bytes between two extents that are read rather than skipped.
     pub gap: u64,
 }
 
-/// One thread's view of what comes next.
+/// One thread's prediction of what comes next.
 pub trait Predictor: Send {
     /// A visit of these extents begins.
     fn announced(&mut self, extents: &[Extent]) {
         let _ = extents;
     }
 
-    /// `extent` is about to be visited (or was just read); what should be read ahead because of it is put into `wanted`,
-    /// soonest first. Extents may overlap, repeat what was wanted before and pass the end; they are cut, not refused.
+    /// `extent` is about to be visited (or was just read). What should be read ahead because of it is put into `wanted`,
+    /// soonest first. Extents may overlap, repeat earlier ones and pass the end; they are cut, not refused.
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>);
 
-    /// What went wrong since the last call (a trace that could not be written).
+    /// The error since the last call, if there was one (a trace that could not be written).
     fn check(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// A predictor for another thread. It begins without any experience.
+    /// A predictor for another thread. It starts without experience.
     fn sibling(&self) -> Result<Box<dyn Predictor>>;
 }
 
-/// How much a policy reads ahead where nobody gave a budget.
+/// How much a policy reads ahead where the user gave no budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ahead {
-    /// So many bytes, and at most half of the memory that is free.
+    /// This many bytes, and at most half of the free memory.
     Bytes(u64),
-    /// Half of the memory that is free, of the machine or of the cgroup.
+    /// Half of the free memory of the machine or the cgroup.
     Memory,
 }
 
-/// Bytes ahead as users give them.
+/// A budget of bytes ahead, as users give it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// What the policy is made for.
+    /// The policy's own.
     Auto,
-    /// So many.
+    /// This many.
     Bytes(Bytes),
 }
 
@@ -169,16 +169,16 @@ impl Value for Budget {
 }
 
 crate::params! {
-    /// What every policy can be told.
+    /// Options that every policy has.
     #[non_exhaustive]
     pub struct Common {
-        /// Bytes announced and not yet visited, at most; auto is 8 MiB (enough to hide a disk's latency), for whole half of the free memory.
+        /// The most bytes announced and not yet visited; auto is 8 MiB (hides a disk's latency), for `whole` half of the free memory.
         budget: Budget = Budget::Auto,
-        /// Who does the system calls; by default the caller, which was as fast with a shorter tail, but a helper for whole and thread.
+        /// Which thread makes the system calls; by default the caller (as fast, shorter tail), but a helper for `whole` and `thread`.
         by: By = By::Policy,
         /// Bytes between two wanted extents that are read rather than skipped; one page costs less than a second request.
         gap: Bytes = Bytes::kib(4),
-        /// Whether to let go of what was visited (drop-behind); off, because the kernel keeps what is used again.
+        /// Whether to release what was visited (drop-behind); off, because the kernel keeps what is used again.
         release: Switch = Switch::Off,
     }
 }
@@ -191,7 +191,7 @@ fn start<P: Plan>(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, G
 
 /// The policy of this name.
 ///
-/// Errors: Invalid, listing the names there are.
+/// Errors: Invalid, which lists the known names.
 pub fn named(name: &str) -> Result<&'static Policy> {
     ALL.iter().copied().find(|policy| policy.name == name).ok_or_else(|| {
         let names: Vec<&str> = ALL.iter().map(|policy| policy.name).collect();
@@ -199,10 +199,10 @@ pub fn named(name: &str) -> Result<&'static Policy> {
     })
 }
 
-/// The parameters that `method` takes when given `given`: its own, and where it takes policies `policy` and those of the
+/// The parameters that `method` accepts with `given`: its own, and where it takes policies also `policy` and those of the
 /// policy chosen.
 ///
-/// Errors: Invalid where no policy has the name given.
+/// Errors: Invalid where no policy has the given name.
 pub fn params(method: &Method, given: &Given) -> Result<Vec<Param>> {
     let mut params = (method.params)();
     if takes_policies(method) {
@@ -234,27 +234,52 @@ pub fn open(method: &Method, target: Arc<Target>, given: &Given) -> Result<Opene
     around(policy, method, opened, common, start)
 }
 
-/// The hints of `policy` for accesses to `target` that somebody else makes; they are given through the page cache.
+/// The hints of `policy` for accesses to `target` that another program makes; they go through the page cache.
 ///
 /// Errors: Invalid (parameters; a policy that decides nothing during visits), Io.
 pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Follower> {
     let declared = Common::declared();
     let (common, own): (BTreeMap<_, _>, BTreeMap<_, _>) =
         given.0.clone().into_iter().partition(|(name, _)| declared.iter().any(|param| param.name == *name));
-    let Common { budget, by: _, gap, release } = Common::from_given(&Given(common))?;
+    let common = Common::from_given(&Given(common))?;
     let Some(start) = policy.start else {
-        return Err(Error::Invalid(format!("{} decides nothing while a program runs", policy.name)));
+        return Err(Error::Invalid(format!(
+            "policy {} reads nothing ahead while a program runs; choose another",
+            policy.name
+        )));
     };
-    let (budget, _) = granted(policy, budget, crate::headroom::free_bytes());
-    let scene = Scene { length: target.len(), budget, gap: gap.0 };
-    let (predictor, _) = start(&scene, &Given(own))?;
-    let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
-    let hints = Hints { merge, cached: Cached::each_of(Arc::clone(&target)), by: By::Caller, release };
-    let reader = access::PreadOptions::default().open_target(target)?.reader;
-    Ok(Follower::new(reader, predictor, hints))
+    let cached = Cached::each_of(Arc::clone(&target));
+    let predictor = |scene: &Scene| Ok(start(scene, &Given(own))?.0);
+    follower(policy, target, Common { by: By::Caller, ..common }, cached, predictor).map(|(follower, _)| follower)
 }
 
-/// Whether `method` takes a policy: only where it finds what was read ahead.
+/// The hints of `plan` for accesses to `target` that the caller makes itself, with a note where fewer bytes ahead are granted
+/// than were asked for.
+///
+/// Errors: Invalid (a value that cannot be used), Io.
+pub(crate) fn beside<P: Plan>(plan: &P, target: Arc<Target>, common: Common) -> Result<(Follower, Option<String>)> {
+    let by = if common.by == By::Policy { P::POLICY.by } else { common.by };
+    let cached = Cached::of(Arc::clone(&target));
+    follower(P::POLICY, target, Common { by, ..common }, cached, |scene| plan.predictor(scene))
+}
+
+/// A follower that gives its hints through the page cache.
+fn follower(
+    policy: &Policy,
+    target: Arc<Target>,
+    common: Common,
+    cached: Cached,
+    predictor: impl FnOnce(&Scene) -> Result<Box<dyn Predictor>>,
+) -> Result<(Follower, Option<String>)> {
+    let Common { budget, by, gap, release } = common;
+    let (budget, note) = granted(policy, budget, crate::headroom::free_bytes());
+    let predictor = predictor(&Scene { length: target.len(), budget, gap: gap.0 })?;
+    let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
+    let reader = access::PreadOptions::default().open_target(target)?.reader;
+    Ok((Follower::new(reader, predictor, Hints { merge, cached, by, release })?, note))
+}
+
+/// Whether `method` takes a policy: only where visits find what was read ahead.
 pub fn takes_policies(method: &Method) -> bool {
     method.hints != access::Hints::None
 }
@@ -265,7 +290,7 @@ fn chosen(method: &Method, given: &Given) -> Result<Option<&'static Policy>> {
     let policy = named(name)?;
     if !takes_policies(method) {
         return Err(Error::Invalid(format!(
-            "{} takes no policy, it finds nothing that was read ahead; choose a method with the parameter policy \
+            "{} takes no policy, because its reads would not find what was read ahead; choose a method with the parameter policy \
              (`majorfault list methods`)",
             method.name
         )));
@@ -278,7 +303,7 @@ fn choice() -> Param {
         name: CHOICE,
         default: none::POLICY.name.to_owned(),
         legal: ALL.iter().map(|policy| policy.name).collect::<Vec<_>>().join("|"),
-        doc: "What is read ahead, see `majorfault list policies`; by default nothing but what the kernel does.",
+        doc: "What is read ahead: see `majorfault list policies`; by default only what the kernel reads ahead.",
     }
 }
 
@@ -287,7 +312,7 @@ fn underneath(policy: &Policy, method: &Method, mut given: Given) -> Result<Give
     let declared = (method.params)();
     if policy.name == populate::POLICY.name && given.get("advice") == Some("random") {
         return Err(Error::Invalid(
-            "advice=random makes the kernel populate by one read of 4 KiB after the other; leave it out".to_owned(),
+            "with advice=random the kernel would populate by single reads of 4 KiB; leave advice=random out".to_owned(),
         ));
     }
     for (name, value) in policy.underneath {
@@ -328,27 +353,28 @@ fn around(
     Ok(Opened { reader: Box::new(reader), target, settings, notes })
 }
 
-/// Who gives the hints of `policy` around `method`.
+/// The thread that gives the hints of `policy` around `method`.
 ///
-/// Errors: Invalid (the caller, where a hint waits for its read: it would hold up the visit that it is for).
+/// Errors: Invalid (the caller, where a hint waits for its read: it would delay the visit that it is for).
 fn issuer(policy: &Policy, method: &Method, asked: By) -> Result<By> {
     match (method.hints, asked) {
-        (access::Hints::Own, By::Caller) => {
-            Err(Error::Invalid(format!("{}: hints wait for their reads here; leave by=helper", method.name)))
-        }
+        (access::Hints::Own, By::Caller) => Err(Error::Invalid(format!(
+            "by=caller does not work with {}: its hints wait for their reads; use by=helper",
+            method.name
+        ))),
         (access::Hints::Own, _) => Ok(By::Helper),
         (_, By::Policy) => Ok(policy.by),
         (_, by) => Ok(by),
     }
 }
 
-/// The bytes ahead that are really granted, with a note where they are fewer than the user asked for.
+/// The bytes ahead that are granted, with a note where they are fewer than the user asked for.
 fn granted(policy: &Policy, budget: Budget, free: u64) -> (u64, Option<String>) {
     let room = free / 2;
     match (budget, policy.budget) {
         (Budget::Bytes(asked), _) if asked.0 > room => {
             let cut = Bytes(room).rounded();
-            (room, Some(format!("{asked} ahead were asked; half of the free memory is {cut}, and that is used")))
+            (room, Some(format!("the budget is {cut}, half of the free memory, instead of {asked}")))
         }
         (Budget::Bytes(asked), _) => (asked.0, None),
         (Budget::Auto, Ahead::Bytes(usual)) => (usual.min(room), None),

@@ -1,10 +1,10 @@
-//! Nothing beyond what the kernel does by itself: what every other policy is compared with.
+//! Only what the kernel reads ahead by itself: the baseline of every other policy.
 
 use crate::prefetch::{Ahead, By, Policy};
 
 pub(super) const POLICY: Policy = Policy {
     name: "none",
-    summary: "nothing but what the kernel reads ahead by itself",
+    summary: "only what the kernel reads ahead by itself",
     underneath: &[],
     by: By::Caller,
     budget: Ahead::Bytes(0),

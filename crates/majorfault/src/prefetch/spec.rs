@@ -1,5 +1,5 @@
-//! What every policy must do; a new one passes these without a line of its own. The bytes that readers show with each
-//! policy are checked by the spec of the access methods.
+//! What every policy must do; a new policy passes these tests without a line of its own. The spec of the access methods
+//! checks the bytes that readers show with each policy.
 
 use crate::access::{Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 
 const SCENE: Scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 4096 };
 
-/// The policies that decide something, with what starts them.
+/// The policies that decide during visits, with the function that starts them.
 fn starts() -> impl Iterator<Item = (&'static Policy, Start)> {
     ALL.iter().copied().filter_map(|policy| Some((policy, policy.start?)))
 }
@@ -69,8 +69,8 @@ fn learn(extents: &[Extent]) -> (usize, usize) {
     found_and_wasted(extents, &wanted)
 }
 
-/// The most bytes of pages that were announced and not visited, before or since, at any time: those that a policy gave up,
-/// too, so the order has to be one that it follows.
+/// The most bytes of pages that were announced and not visited, before or since, at any time. Pages that a policy gave up
+/// count as well, so the order has to be one that it follows.
 fn most_ahead(policy: &str, given: &Given, budget: u64, extents: &[Extent]) -> u64 {
     let scene = Scene { length: 1 << 26, budget, gap: 0 };
     let (mut predictor, _) = (named(policy).unwrap().start.unwrap())(&scene, given).unwrap();
@@ -130,7 +130,7 @@ fn no_parameter_of_a_policy_hides_one_of_a_method() {
 }
 
 #[test]
-fn the_settings_in_force_are_told_with_what_the_policy_chose() {
+fn the_settings_in_force_are_reported_with_what_the_policy_chose() {
     let file = TestFile::on_disk(PAGE);
     let mmap = methods::named("mmap").unwrap();
     let opened = |given: &str| prefetch::open(mmap, file.target(false), &given.parse().unwrap()).unwrap().settings;
@@ -218,7 +218,7 @@ fn a_sequence_of_records_of_many_lengths_is_sequential() {
 
 #[test]
 fn equally_spaced_columns_waste_little() {
-    // Eight fields of 4 KiB, 32 KiB apart, of rows of 1 MiB: inside the row they look like a stride, too.
+    // Eight fields of 4 KiB, 32 KiB apart, in rows of 1 MiB: inside the row they look like a stride as well.
     let extents = blocks((0..1000u64).flat_map(|row| (0..8).map(move |field| row * (1 << 20) + field * 32768)));
 
     let (found, wasted) = learn(&extents);
@@ -277,7 +277,7 @@ proptest! {
     ) {
         let rows = blocks((0..40).flat_map(|row| columns.iter().map(move |column| (row * stride + column) * 4096)));
         let sequence = blocks((0..200).map(|page| page * 4096));
-        // Of several columns learned takes other laws for true, and gives up what they announced.
+        // With several columns `learned` follows other strides too, and gives up what they announced.
         let column = blocks((0..200).map(|row| row * stride * 4096));
         let stride = Given::none().with("stride", stride * 4096);
         let cases = [
@@ -320,7 +320,7 @@ proptest! {
     }
 }
 
-/// A reader without bytes that notes the hints it gets.
+/// A reader without bytes that notes the hints given to it.
 #[derive(Clone, Default)]
 struct Noting {
     will_need: Arc<Mutex<Vec<Extent>>>,
@@ -421,7 +421,7 @@ fn only_the_pages_of_the_rows_are_read() {
 fn following(reader: &Noting) -> Follower {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
     let hints = Hints { merge, cached: Cached::nothing(), by: By::Caller, release: Switch::Off };
-    Follower::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints)
+    Follower::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints).unwrap()
 }
 
 /// Rows of 64 KiB that hints were given for, and those that were shown.
@@ -512,7 +512,7 @@ fn the_budget_is_at_most_half_of_the_free_memory() {
     assert_eq!(grant(whole, Budget::Bytes(Bytes::mib(5)), 10 << 20), (5 << 20, None));
     let (cut, note) = grant(window, Budget::Bytes(Bytes::mib(6)), 10 << 20);
     assert_eq!(cut, 5 << 20);
-    assert_eq!(note.unwrap(), "6m ahead were asked; half of the free memory is 5.00 MiB, and that is used");
+    assert_eq!(note.unwrap(), "the budget is 5.00 MiB, half of the free memory, instead of 6m");
 }
 
 #[test]
@@ -524,8 +524,8 @@ fn a_policy_tells_what_it_cannot_be_put_around() {
     };
 
     assert!(refused("pread", "policy=populate").contains("pread can't be populated; choose mmap"));
-    assert!(refused("mmap", "policy=populate,advice=random").contains("leave it out"));
+    assert!(refused("mmap", "policy=populate,advice=random").contains("leave advice=random out"));
     assert!(refused("null", "policy=window").contains("null takes no policy"));
     let followed = prefetch::follow(named("populate").unwrap(), file.target(false), &Given::none());
-    assert!(followed.err().unwrap().to_string().contains("decides nothing while a program runs"));
+    assert!(followed.err().unwrap().to_string().contains("reads nothing ahead while a program runs"));
 }

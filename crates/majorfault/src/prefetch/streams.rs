@@ -1,12 +1,12 @@
-//! An arithmetic progression of accesses, and how far ahead of it is read.
+//! An arithmetic progression of accesses, and how far it is read ahead.
 
 use crate::files::Extent;
 use crate::prefetch::Scene;
 
-/// Rows that may be left out between two accesses of a stream without ending it: a filter skips some.
+/// Rows that may be skipped between two accesses of a stream without ending it, as a filter skips some.
 const SKIPPED_ROWS: u64 = 4;
 
-/// A sequence of which only one page in so many is visited is none: what is read between them would be wasted.
+/// A sequence of which only one page in so many is visited is not a sequence: the pages between would be read for nothing.
 const THINNEST: u64 = 4;
 
 /// Rows of equal distance, visited one after the other.
@@ -14,15 +14,15 @@ const THINNEST: u64 = 4;
 pub(super) struct Stream {
     /// Where the last visited row begins.
     pub last: u64,
-    /// From one row to the next; negative backwards, never zero.
+    /// Distance from one row to the next; negative backwards, never zero.
     pub stride: i64,
     /// Bytes wanted of each row, at most the stride.
     pub length: usize,
     /// Rows wanted beyond the last visited one.
     ahead: u64,
-    /// Rows to want beyond the last visited one, now; it grows while predictions come true.
+    /// How many rows to want beyond the last visited one; grows while predictions come true.
     reach: u64,
-    /// Rows met, and rows left out between them.
+    /// Rows met, and rows skipped between them.
     met: u64,
     skipped: u64,
     /// Pages met, and the last of them.
@@ -33,7 +33,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A stream that wants `reach` rows ahead at first.
+    /// A stream that reads `reach` rows ahead at first.
     pub fn new(last: u64, stride: i64, length: usize, reach: u64) -> Stream {
         let length = length.min(stride.unsigned_abs() as usize);
         Stream { last, stride, length, ahead: 0, reach, met: 0, skipped: 0, pages: 0, page: 0, touched: 0 }
@@ -50,13 +50,13 @@ impl Stream {
         self.length as u64 == self.stride.unsigned_abs()
     }
 
-    /// Whether more rows were left out than met, or most pages of a sequence, so that it is no law after all.
+    /// Whether more rows were skipped than met, or most pages of a sequence, so that it is no stream after all.
     pub fn is_broken(&self) -> bool {
         let is_thin = || (self.met + self.skipped) * self.row_pages() > self.pages * THINNEST + 4 * self.row_pages();
         self.skipped > self.met + 2 * SKIPPED_ROWS || self.is_dense() && is_thin()
     }
 
-    /// Whether an access belongs to it; if so, the stream moves there. How many rows it moved.
+    /// Whether an access belongs to the stream; if so, the stream moves there. Returns how many rows it moved.
     #[inline]
     pub fn advance(&mut self, extent: Extent) -> Option<u64> {
         let rows = self.rows_to(extent.offset)?;
@@ -76,9 +76,9 @@ impl Stream {
         if delta == self.stride {
             return Some(1);
         }
-        // Too far even for rows left out: the common case of a foreign access, without a division.
+        // Too far even for skipped rows: the common case of a foreign access, without a division.
         let stride = self.stride.unsigned_abs();
-        // What was read ahead of a sequence may be entered anywhere; at a stride a far row is more likely chance.
+        // A sequence may be entered anywhere within what was read ahead; at a stride a far row is more likely chance.
         let most = if self.is_dense() { SKIPPED_ROWS.max(self.ahead) } else { SKIPPED_ROWS } + 1;
         if delta.unsigned_abs() > stride.saturating_mul(most) {
             return None;
@@ -89,8 +89,8 @@ impl Stream {
         is_row.then_some(rows as u64)
     }
 
-    /// Puts the rows up to the reach into `wanted`, where enough are missing to be worth a call; the reach then doubles,
-    /// up to `most` rows. Rows outside `space` bytes are not wanted.
+    /// Puts the rows up to the reach into `wanted`, where enough are missing to be worth a call. The reach then doubles,
+    /// up to `most` rows. Rows outside the `space` bytes are not wanted.
     pub fn want(&mut self, most: u64, space: u64, wanted: &mut Vec<Extent>) {
         let reach = self.reach.min(most);
         if !self.is_short_of(reach) {
@@ -102,15 +102,15 @@ impl Stream {
         self.reach = (reach * 2).min(most);
     }
 
-    /// Whether enough rows are missing to be worth a call: a quarter of a stride's, half of a sequence's, whose rows are
-    /// long and read in order by the device as well.
+    /// Whether enough rows are missing to be worth a call: a quarter for a stride; half for a sequence, which has rows that are
+    /// long and that the device reads in order as well.
     #[inline]
     fn is_short_of(&self, reach: u64) -> bool {
         let step = if self.is_dense() { reach / 2 } else { reach / 4 };
         self.ahead + step.max(1) <= reach
     }
 
-    /// Rows wanted, inside the space, and not visited.
+    /// Rows wanted, inside the space, and not yet visited.
     pub fn unvisited(&self, space: u64) -> u64 {
         (1..=self.ahead).map_while(|row| self.row(row, space)).count() as u64
     }
@@ -121,7 +121,7 @@ impl Stream {
         (offset < space).then_some(Extent { offset, length: self.length })
     }
 
-    /// Pages read for each row, one at least.
+    /// Pages read for each row, at least one.
     pub fn row_pages(&self) -> u64 {
         self.length.div_ceil(4096).max(1) as u64
     }
@@ -133,7 +133,7 @@ impl Stream {
     }
 }
 
-/// Lets the last of `streams` want up to `depth` rows, as far as its share of the budget and what the others left allow.
+/// Lets the last of `streams` read up to `depth` rows ahead, within its share of the budget and what the others left.
 #[inline]
 pub(super) fn want_last(streams: &mut [Stream], depth: u64, scene: &Scene, wanted: &mut Vec<Extent>) {
     let share = scene.budget / streams.len().max(1) as u64;
@@ -144,7 +144,7 @@ pub(super) fn want_last(streams: &mut [Stream], depth: u64, scene: &Scene, wante
     }
     let taken: u64 = others.iter().map(|other| other.ahead * other.row_bytes()).sum();
     let room = share.min(scene.budget.saturating_sub(taken));
-    // The row that is being visited counts, where rows are visited in parts.
+    // The row being visited counts, where rows are visited in parts.
     let begun = u64::from(stream.is_dense());
     stream.want(depth.min((room / stream.row_bytes()).saturating_sub(begun)), scene.length, wanted);
 }
@@ -270,7 +270,7 @@ mod tests {
             stream.is_broken()
         };
 
-        // Four rows left out for each one met, and eight more may be.
+        // Four rows skipped for each one met, and eight more may be.
         assert_eq!([1, 2, 3].map(&mut broken_after), [false, false, true]);
     }
 

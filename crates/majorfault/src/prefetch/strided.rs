@@ -1,4 +1,4 @@
-//! The same place of every row, at a stride that the user knows: a column of a row-oriented file (SOURCES S4.column).
+//! The same place in every row, at a stride that the user knows: a column of a row-oriented file (SOURCES S4.column).
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
@@ -10,7 +10,7 @@ use crate::units::Bytes;
 pub(super) const POLICY: Policy = Policy {
     name: "strided",
     summary: "the same bytes of the next rows, at a stride that is given",
-    // Read-ahead would bring the bytes between the rows.
+    // Read-ahead would also read the bytes between the rows.
     underneath: &[("advice", "random")],
     by: By::Caller,
     budget: Ahead::Bytes(8 << 20),
@@ -18,16 +18,16 @@ pub(super) const POLICY: Policy = Policy {
     start: Some(start::<Strided>),
 };
 
-/// Columns followed at the same time; one that was longest unused makes room.
+/// Columns followed at the same time; the least recently used one makes room.
 const COLUMNS: usize = 16;
 
 crate::params! {
     /// The rows.
     #[non_exhaustive]
     pub struct Strided {
-        /// Bytes from one row to the next; 256 KiB is beyond what read-ahead can bridge.
+        /// Bytes from one row to the next; by default 256 KiB, more than read-ahead can bridge.
         stride: Bytes = Bytes::kib(256),
-        /// Bytes wanted of each row; 0 is as many as each access has.
+        /// Bytes wanted of each row; 0 means as many as each access has.
         length: Bytes = Bytes(0),
         /// Rows ahead of the last access; 128 keep a disk busy that takes 64 requests, with room for delays.
         rows: u32 = 128,
@@ -37,7 +37,7 @@ crate::params! {
 struct StridedPredictor {
     params: Strided,
     scene: Scene,
-    /// The one used last comes last.
+    /// Most recently used last.
     columns: Vec<Stream>,
 }
 
@@ -48,7 +48,7 @@ impl Plan for Strided {
         let Strided { stride, length, rows: _ } = self;
         if stride.0 == 0 || length > stride || stride.0 > i64::MAX as u64 {
             return Err(Error::Invalid(format!(
-                "length={length},stride={stride}: rows have at most the stride's bytes"
+                "length={length},stride={stride}: a row cannot be longer than the stride"
             )));
         }
         Ok(Box::new(StridedPredictor { params: self.clone(), scene: scene.clone(), columns: Vec::new() }))
@@ -142,6 +142,6 @@ mod tests {
 
         let error = start::<Strided>(&scene, &"stride=4k,length=8k".parse().unwrap()).err().unwrap();
 
-        assert!(error.to_string().contains("at most the stride"), "{error}");
+        assert!(error.to_string().contains("longer than the stride"), "{error}");
     }
 }

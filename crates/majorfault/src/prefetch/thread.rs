@@ -1,5 +1,5 @@
-//! A helper that runs ahead over the extents of the visit itself: where the program says what it will read, nothing has
-//! to be guessed. It gives any order, random ones too, the queue depth that a mapping lacks.
+//! A helper thread that runs ahead over the extents of the visit itself: the program says what it will read, so nothing is
+//! guessed. It gives any order, random ones too, the queue depth that a mapping lacks.
 
 use crate::error::Result;
 use crate::files::Extent;
@@ -20,7 +20,7 @@ crate::params! {
     /// How far ahead.
     #[non_exhaustive]
     pub struct Thread {
-        /// Extents ahead; 128 saturate a fast disk with room for delays of the helper.
+        /// Extents ahead; 128 saturate a fast disk with room for delays of the helper thread.
         ahead: u32 = 128,
     }
 }
@@ -29,7 +29,7 @@ struct ThreadPredictor {
     ahead: usize,
     budget: u64,
     list: Vec<Extent>,
-    /// The extent visited now, and the first one not yet wanted.
+    /// The extent being visited, and the first one not yet wanted.
     position: usize,
     edge: usize,
     /// Bytes between these two.
@@ -69,7 +69,7 @@ impl Predictor for ThreadPredictor {
     fn observe(&mut self, _extent: Extent, wanted: &mut Vec<Extent>) {
         self.step();
         let until = self.list.len().min(self.position + self.ahead);
-        // A quarter at a time, so that a call is made for many; at the end of the list what is left.
+        // A quarter at a time, so that one call covers many; the rest at the end of the list.
         if until.saturating_sub(self.edge) < self.ahead.div_ceil(4) && until < self.list.len() {
             return;
         }

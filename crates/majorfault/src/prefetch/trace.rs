@@ -1,8 +1,8 @@
-//! Records the extents of a run in a file, and reads ahead by it on the next run: for orders without a law that are the
+//! Records the extents of a run in a file, and reads ahead by it on the next run: for orders without a rule that are the
 //! same every time, such as the start of a program.
 //!
-//! What the file looks like is told in [`crate::trace`]. A thread is known by the number of its sibling, the first reader
-//! being 0.
+//! [`crate::trace`] describes the file. A thread is known by the number of its sibling; the first reader is
+//! number 0.
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
@@ -24,7 +24,7 @@ pub(super) const POLICY: Policy = Policy {
 };
 
 crate::choices! {
-    /// What is done with the file.
+    /// What to do with the file.
     #[non_exhaustive]
     pub enum Mode {
         /// Replayed if it is there, recorded if not.
@@ -40,18 +40,18 @@ crate::params! {
     /// Where the trace is.
     #[non_exhaustive]
     pub struct Trace {
-        /// The trace's path; it must be given, for a trace belongs to one file and one program.
+        /// The trace's path; it has no default, because a trace belongs to one file and one program.
         file: String = String::new(),
-        /// Which of the files in the trace, by the path it had; by default the one of the same length, or else with the most accesses.
+        /// Which of the trace's files, by the path it had; by default the one of the same length, or else with the most accesses.
         of: String = String::new(),
-        /// Record or replay; by default replay what was recorded before.
+        /// Record or replay; by default replay if there is a recording.
         mode: Mode = Mode::Auto,
         /// Extents ahead; 128 saturate a fast disk with room for delays.
         ahead: u32 = 128,
     }
 }
 
-/// Extents looked through for the one visited, from where the replay is.
+/// Extents searched for the visited one, from the position of the replay on.
 const SEARCHED: usize = 64;
 
 impl Plan for Trace {
@@ -60,7 +60,7 @@ impl Plan for Trace {
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {
         let Trace { file, of, mode, ahead } = self;
         if file.is_empty() {
-            return Err(Error::Invalid("policy=trace needs file=PATH, where the trace is or will be".to_owned()));
+            return Err(Error::Invalid("policy=trace needs file=PATH, the trace to replay or to record".to_owned()));
         }
         let path = Path::new(file);
         match *mode == Mode::Replay || (*mode == Mode::Auto && path.exists()) {
@@ -70,7 +70,7 @@ impl Plan for Trace {
     }
 }
 
-/// The file that all threads of a recording write.
+/// The file that all threads of a recording write to.
 struct Sink {
     threads: AtomicU32,
     writer: Mutex<Option<Writer>>,
@@ -84,7 +84,7 @@ struct Recording {
 }
 
 impl Drop for Sink {
-    /// Completes the trace. Where that fails, there is no trace under its name: the next run records again.
+    /// Completes the trace. Where that fails, no trace has its name: the next run records again.
     fn drop(&mut self) {
         if let Some(writer) = self.writer.get_mut().ok().and_then(Option::take) {
             let _ = writer.finish();
@@ -169,7 +169,7 @@ impl Predictor for Replay {
     fn observe(&mut self, extent: Extent, wanted: &mut Vec<Extent>) {
         let Some(list) = self.trace.threads.get(self.thread) else { return };
         let searched = &list[self.position..list.len().min(self.position + SEARCHED)];
-        // An access that was not recorded changes nothing; the replay waits for the next that was.
+        // An access that was not recorded changes nothing; the replay waits for the next recorded one.
         let Some(found) = searched.iter().position(|recorded| *recorded == extent) else { return };
         for recorded in &list[self.position..=self.position + found] {
             if self.position < self.edge {

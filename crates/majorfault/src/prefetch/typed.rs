@@ -11,44 +11,46 @@ use std::sync::Arc;
 
 /// A policy as a value: a struct declared by [`params!`](crate::params!), which decides during visits.
 pub trait Plan: Params {
-    /// The policy that these are the options of.
+    /// The policy that these options belong to.
     const POLICY: &'static Policy;
 
-    /// A predictor for the first thread; others are its siblings.
+    /// A predictor for the first thread; other threads get siblings of it.
     ///
     /// Errors: Invalid (a value that cannot be used), Io.
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>>;
 }
 
-/// The options of a method with a policy around them.
+/// The options of a method, or of a mapped file, with a policy around them.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct WithPolicy<O, P> {
-    options: O,
-    plan: P,
-    common: Common,
-    /// Whether the method's options stay as they are.
-    keeps: bool,
+    pub(crate) options: O,
+    pub(crate) plan: P,
+    pub(crate) common: Common,
+    /// Whether the options stay as they are.
+    pub(crate) keeps: bool,
 }
 
-impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
-    fn new(options: O, plan: P) -> WithPolicy<O, P> {
+impl<O, P: Plan> WithPolicy<O, P> {
+    pub(crate) fn new(options: O, plan: P) -> WithPolicy<O, P> {
         WithPolicy { options, plan, common: Common::default(), keeps: false }
     }
 
-    /// What every policy can be told: bytes ahead, who gives the hints.
+    /// Options that every policy has: bytes ahead, and which thread gives the hints.
     pub fn common(mut self, common: Common) -> WithPolicy<O, P> {
         self.common = common;
         self
     }
 
-    /// Leaves the method's options as they are. Without this, those at their defaults are set to what the policy is made
-    /// for ([`Policy::underneath`]).
+    /// Leaves the options unchanged. Without this, those at their defaults are set to what the policy is made for
+    /// ([`Policy::underneath`]).
     pub fn keep_options(mut self) -> WithPolicy<O, P> {
         self.keeps = true;
         self
     }
+}
 
+impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
     /// Opens a file for reading, and reads ahead of its visits.
     ///
     /// Errors: as the `open` of the method's options; Invalid (a value of the policy that cannot be used).
@@ -56,7 +58,7 @@ impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
         self.open_target(access::for_reading(path.as_ref())?)
     }
 
-    /// The same for several files, a part of one, or writing.
+    /// Opens several files, a part of one, or files for writing, and reads ahead of its visits.
     ///
     /// Errors: as [`open`](WithPolicy::open).
     pub fn open_target(self, target: Arc<Target>) -> Result<Opened> {
@@ -67,7 +69,7 @@ impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
     }
 }
 
-/// Options with those at their defaults set to what the policy is made for.
+/// The options, with those at their defaults set to what the policy is made for.
 fn fitted<O: MethodOptions>(settings: &Given, policy: &Policy) -> Result<O> {
     let is_default = |name: &str| {
         O::declared().iter().any(|param| settings.get(name) == Some(param.default.as_str()) && param.name == name)
@@ -77,11 +79,11 @@ fn fitted<O: MethodOptions>(settings: &Given, policy: &Policy) -> Result<O> {
     O::from_given(&underneath(policy, O::METHOD, chosen)?)
 }
 
-/// Gives options of methods that find what was read ahead the method `policy`.
+/// Gives the options of methods that find what was read ahead the method `policy`.
 macro_rules! takes_policies {
     ($($options:ident),*) => { $(
         impl $options {
-            /// The same with a policy that reads ahead of the visits.
+            /// Adds a policy that reads ahead of the visits.
             pub fn policy<P: Plan>(self, policy: P) -> WithPolicy<$options, P> {
                 WithPolicy::new(self, policy)
             }
@@ -102,7 +104,7 @@ mod tests {
     use crate::test_files::{PAGE, TestFile};
     use crate::units::Bytes;
 
-    /// The settings in force where the same is asked for by names.
+    /// The settings in force where the same options are given by name.
     fn named(file: &TestFile, method: &str, given: &str) -> Given {
         let method = methods::named(method).unwrap();
         prefetch::open(method, file.target(false), &given.parse().unwrap()).unwrap().settings
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_policy_can_be_told_is_told() {
+    fn the_options_of_every_policy_are_among_the_settings() {
         let file = TestFile::on_disk(4 * PAGE);
         let common = Common::default().budget(Bytes::kib(64)).by(By::Helper).release(true);
 
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_used_is_told_in_code_too() {
+    fn a_value_that_cannot_be_used_is_reported_in_code_too() {
         let file = TestFile::on_disk(4 * PAGE);
         let strided = Strided::default().stride(Bytes::kib(4)).length(Bytes::kib(8));
 

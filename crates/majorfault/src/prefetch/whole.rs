@@ -1,4 +1,4 @@
-//! The whole file, front to back, from the first access on: for files that will be used all over and fit into memory.
+//! The whole file, front to back, from the first access on: for files that are used everywhere and fit into memory.
 
 use crate::error::Result;
 use crate::files::Extent;
@@ -19,7 +19,7 @@ pub(super) const POLICY: Policy = Policy {
 };
 
 crate::params! {
-    /// Nothing can be chosen but what every policy takes.
+    /// It has only the options that every policy has.
     #[non_exhaustive]
     pub struct Whole {}
 }
@@ -27,10 +27,10 @@ crate::params! {
 /// Smallest unit that is read.
 const PAGE: u64 = 4096;
 
-/// Pages announced together, but for the last ones.
+/// Pages announced together, except the last ones.
 const STEP: u64 = (1 << 20) / PAGE;
 
-/// One thread's view: the progress is the same for all.
+/// One thread's view; all threads share the progress.
 struct WholePredictor(Arc<Shared>);
 
 struct Shared {
@@ -44,13 +44,13 @@ struct Shared {
 struct Progress {
     /// Pages of the file.
     pages: u64,
-    /// Pages that may be announced and not visited.
+    /// The most pages that may be announced and not visited.
     budget: u64,
     /// Pages announced, from the front.
     edge: u64,
-    /// Of these, visited ones.
+    /// Of these, the visited ones.
     below: u64,
-    /// A bit for each page; 32 KiB for a GiB, where it is visited.
+    /// One bit for each page; 32 KiB for each visited GiB.
     visited: Vec<u64>,
 }
 
@@ -83,7 +83,7 @@ impl Progress {
         self.visited[(page / 64) as usize] & 1 << (page % 64) != 0
     }
 
-    /// The pages to announce now, where they are enough to be worth a call.
+    /// The pages to announce now, if they are enough to be worth a call.
     fn announce(&mut self) -> Option<Range<u64>> {
         let until = self.pages.min(self.below.saturating_add(self.budget));
         let is_worth_it = until == self.pages || until.saturating_sub(self.edge) >= STEP.min(self.budget);
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(next, 10 << 20);
     }
 
-    /// What is announced at each of these visits, as pages: first and count.
+    /// The pages announced at each of these visits: first and count.
     fn announced(length: u64, budget: u64, visits: &[(u64, usize)]) -> Vec<Vec<(u64, u64)>> {
         let (mut whole, _) = start::<Whole>(&Scene { length, budget, gap: 0 }, &Given::none()).unwrap();
         let observe = |&(offset, length): &(u64, usize)| {

@@ -1,4 +1,4 @@
-//! So many bytes ahead of the last access, whatever the order: for programs that know that they read front to back.
+//! A fixed number of bytes ahead of the last access, whatever the order: for programs that know that they read front to back.
 
 use crate::error::Result;
 use crate::files::Extent;
@@ -20,7 +20,7 @@ crate::params! {
     /// How far ahead.
     #[non_exhaustive]
     pub struct Window {
-        /// Bytes ahead; 4 MiB keeps a fast disk busy, and more delays whoever else reads.
+        /// Bytes ahead; 4 MiB keep a fast disk busy, and more would delay other programs' reads.
         window: Bytes = Bytes::mib(4),
     }
 }
@@ -55,7 +55,7 @@ impl Predictor for WindowPredictor {
             (self.position, self.edge) = (end, end);
         }
         self.position = self.position.max(end);
-        // Half a window at a time: few calls, and the device never runs dry.
+        // Half a window at a time: few calls, and the device never idles.
         let until = self.position + self.bytes;
         if self.edge + self.bytes / 2 <= until && self.edge < until {
             wanted.push(Extent { offset: self.edge, length: (until - self.edge) as usize });

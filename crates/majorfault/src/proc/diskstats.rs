@@ -1,6 +1,6 @@
 //! /proc/diskstats: traffic of a block device.
 
-/// Bytes of a sector here, whatever the device's own.
+/// Bytes of a sector in this file, whatever the device's own.
 const SECTOR: u64 = 512;
 
 /// One device's row.
@@ -8,11 +8,11 @@ const SECTOR: u64 = 512;
 pub struct DiskStat {
     /// Requests for reading that ended.
     pub reads: u64,
-    /// Bytes they read.
+    /// Bytes that they read.
     pub read_bytes: u64,
     /// Requests for writing that ended.
     pub writes: u64,
-    /// Bytes they wrote.
+    /// Bytes that they wrote.
     pub write_bytes: u64,
     /// Milliseconds in which at least one request was in flight.
     pub busy_ms: u64,

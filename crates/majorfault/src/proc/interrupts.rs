@@ -1,6 +1,6 @@
 //! /proc/interrupts: the TLB row.
 
-/// Interrupts sent to make other processors flush their TLB, over all processors. `None` on architectures that flush
+/// Interrupts sent to make other processors flush their TLBs, over all processors. `None` on architectures that flush
 /// without an interrupt (arm64) and have no such row.
 pub fn tlb(text: &str) -> Option<u64> {
     let row = text.lines().find_map(|line| line.trim_start().strip_prefix("TLB:"))?;

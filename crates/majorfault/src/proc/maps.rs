@@ -1,13 +1,13 @@
-//! /proc/PID/maps: where a process has mapped what.
+//! /proc/PID/maps: the mappings of a process.
 
 /// One mapping.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// First address after it.
     pub end: u64,
-    /// Rights, as four letters: `r-xp`, `rw-s`.
+    /// Permissions, as four letters: `r-xp`, `rw-s`.
     pub rights: [u8; 4],
     /// Offset in the file of the first byte.
     pub offset: u64,
@@ -17,7 +17,7 @@ pub struct Vma {
     pub inode: u64,
     /// Path as the kernel prints it, without ` (deleted)`; `[heap]` and the like; empty for anonymous memory.
     pub path: String,
-    /// Whether the file has no name any more.
+    /// Whether the file no longer has a name.
     pub deleted: bool,
 }
 
@@ -27,12 +27,12 @@ impl Vma {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a file is mapped (shared memory without a name counts, too).
+    /// Whether a file is mapped (shared memory without a name counts as well).
     pub fn is_file(&self) -> bool {
         self.inode != 0
     }
@@ -48,12 +48,12 @@ impl Vma {
     }
 }
 
-/// Reads the whole text; lines that are no mapping are left out.
+/// Reads the whole text; lines that are not mappings are left out.
 pub fn all(text: &str) -> Vec<Vma> {
     text.split('\n').filter_map(line).collect()
 }
 
-/// Reads one line: `start-end rights offset major:minor inode path`. Heads of smaps are the same.
+/// Reads one line: `start-end rights offset major:minor inode path`. Headers in smaps have the same form.
 pub fn line(line: &str) -> Option<Vma> {
     let mut rest = line;
     let mut next = || {

@@ -1,6 +1,6 @@
-//! Parsers of what /proc and the cgroup files say: text in, values out, nothing opened here (but for [`Live`], `block` and `tracefs`).
+//! Parsers of /proc and the cgroup files: text in, values out; nothing is opened here (except by [`Live`], `block` and `tracefs`).
 //!
-//! Each takes any text without panicking: processes end while they are read, and kernels differ.
+//! Each accepts any text without panicking: processes end while they are read, and kernels differ.
 
 pub mod block;
 pub mod cgroup;
@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The number behind `key` in lines of `key number` or `key: number`.
+/// The number after `key` in lines of `key number` or `key: number`.
 pub fn number(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let rest = line.strip_prefix(key)?;
@@ -28,7 +28,7 @@ pub fn number(text: &str, key: &str) -> Option<u64> {
     })
 }
 
-/// The sum of the numbers behind all keys that begin with `prefix`; none where there is none.
+/// The sum of the numbers of all keys that begin with `prefix`; none where there are none.
 pub fn sum_of(text: &str, prefix: &str) -> Option<u64> {
     let values = text.lines().filter(|line| line.starts_with(prefix));
     let numbers = values.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
@@ -49,14 +49,14 @@ pub struct Live {
 }
 
 impl Live {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// Errors: Io (gone, not permitted).
     pub fn open(path: impl AsRef<Path>) -> io::Result<Live> {
         Ok(Live { file: File::open(path)?, text: vec![0; 4096] })
     }
 
-    /// Its text now; `None` where it can't be read any more.
+    /// Its text now; `None` where it can no longer be read.
     pub fn read(&mut self) -> Option<&str> {
         let mut length = 0;
         loop {

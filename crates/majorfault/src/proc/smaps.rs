@@ -1,11 +1,11 @@
-//! /proc/PID/smaps: the page sizes that mappings really got. Reading it walks the page tables and stalls the process.
+//! /proc/PID/smaps: the page sizes that mappings really have. Reading it walks the page tables and stalls the process.
 
 use super::maps::{self, Vma};
 
 /// Bytes of mappings by the size of their pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MappedSizes {
-    /// Mapped and present.
+    /// Bytes that are mapped and present.
     pub resident_bytes: u64,
     /// Of the file's pages, those mapped by huge entries.
     pub file_huge_bytes: u64,
@@ -16,13 +16,13 @@ pub struct MappedSizes {
 }
 
 impl MappedSizes {
-    /// Mapped by huge entries, of whatever kind.
+    /// Bytes mapped by huge entries, of whatever kind.
     pub fn huge_bytes(&self) -> u64 {
         self.file_huge_bytes.saturating_add(self.shared_huge_bytes).saturating_add(self.anonymous_huge_bytes)
     }
 }
 
-/// Adds up the mappings whose path `wanted` accepts.
+/// Adds up the mappings with a path that `wanted` accepts.
 pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
     let mut sizes = MappedSizes::default();
     let mut counts = false;
@@ -30,7 +30,7 @@ pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next() else { continue };
         if !first.ends_with(':') {
-            // A mapping's head: range, rights, offset, device, inode, path (which may hold spaces).
+            // A mapping's header: range, rights, offset, device, inode, path (which may hold spaces).
             counts = line.find('/').is_some_and(|at| wanted(&line[at..]));
             continue;
         }
@@ -51,7 +51,7 @@ pub fn sizes(text: &str, wanted: impl Fn(&str) -> bool) -> MappedSizes {
 /// One mapping in detail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Where.
+    /// The mapping.
     pub vma: Vma,
     /// Bytes mapped and present, and their page sizes.
     pub sizes: MappedSizes,

@@ -1,9 +1,9 @@
 //! /proc/PID/stat and /proc/stat.
 
-/// What is used of /proc/PID/stat.
+/// The fields of /proc/PID/stat that are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Faults served from memory, of all threads, the ended ones too.
+    /// Faults served from memory, of all threads, ended ones included.
     pub minor_faults: u64,
     /// Faults that waited for a device.
     pub major_faults: u64,
@@ -13,17 +13,17 @@ pub struct ProcessStat {
     pub system_ticks: u64,
 }
 
-/// What is used of the first line of /proc/stat, in clock ticks over all processors.
+/// The fields of /proc/stat's first line that are used, in clock ticks over all processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessorStat {
-    /// Running anything: user, nice, system, interrupts.
+    /// Time busy: user, nice, system, interrupts.
     pub busy_ticks: u64,
-    /// Ready, but the hypervisor ran something else.
+    /// Time ready to run while the hypervisor ran something else.
     pub steal_ticks: u64,
 }
 
-/// Reads /proc/PID/stat. The command in parentheses may itself hold spaces and parentheses; what follows its last
-/// closing one is plain.
+/// Reads /proc/PID/stat. The command in parentheses may itself hold spaces and parentheses; the fields after its last
+/// closing one are plain.
 pub fn process(text: &str) -> Option<ProcessStat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     // proc(5) counts from 1 and has two fields before these.

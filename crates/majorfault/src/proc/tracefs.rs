@@ -1,4 +1,4 @@
-//! Tracepoints as tracefs describes them: the number that perf asks for, and where each field lies in a sample.
+//! Tracepoints as tracefs describes them: the number for perf, and where each field lies in a sample.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 pub struct Field {
     /// Its name, as the tracepoint's `format` file has it.
     pub name: String,
-    /// Where it begins, in bytes.
+    /// Its first byte.
     pub offset: usize,
     /// Bytes.
     pub size: usize,
@@ -19,21 +19,21 @@ pub struct Field {
 /// A tracepoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
-    /// Its number, which perf_event_open(2) takes and which samples begin with.
+    /// Its number, which perf_event_open(2) takes and every sample begins with.
     pub id: u64,
-    /// Its fields in their order.
+    /// Its fields, in order.
     pub fields: Vec<Field>,
 }
 
 impl Tracepoint {
-    /// Reads `events/NAME/format`, where `name` is such as `syscalls/sys_enter_madvise`; none where tracefs is not mounted or not
+    /// Reads `events/NAME/format` (`name` is, say, `syscalls/sys_enter_madvise`); none where tracefs is not mounted or not
     /// readable, or the kernel has no such tracepoint.
     pub fn named(name: &str) -> Option<Tracepoint> {
         let path = |mount: &str| PathBuf::from(mount).join("events").join(name).join("format");
         MOUNTS.iter().find_map(|mount| std::fs::read_to_string(path(mount)).ok()).and_then(|text| parse(&text))
     }
 
-    /// The field `name`, as a number without a sign; none where the tracepoint or the sample does not have it.
+    /// The field `name` as an unsigned number; none where the tracepoint or the sample does not have it.
     pub fn value(&self, name: &str, sample: &[u8]) -> Option<u64> {
         let Field { offset, size, .. } = *self.fields.iter().find(|field| field.name == name)?;
         let bytes = sample.get(offset..offset.checked_add(size)?)?;
@@ -46,7 +46,7 @@ impl Tracepoint {
     }
 }
 
-/// Whether a tracefs is there for this user to read.
+/// Whether this user can read tracefs.
 pub fn is_readable() -> bool {
     MOUNTS.iter().any(|mount| Path::new(mount).join("events").is_dir())
 }

@@ -1,4 +1,4 @@
-//! madvise(2), typed, and process_madvise(2) on oneself with many ranges in one call.
+//! madvise(2), typed, and process_madvise(2) on this process with many ranges in one call.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -6,28 +6,28 @@ use crate::needs::Missing;
 use crate::sys::map::Mapping;
 use rustix::mm::{Advice as Kind, madvise as rustix_madvise};
 
-/// What the kernel is told about mapped pages. Each is harmless to the content of shared file mappings.
+/// Advice about mapped pages. None of it changes the content of a shared file mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// Back to the default: read-around on faults.
     Normal,
     /// No read-ahead; since Linux 6.3 reclaim also ignores accesses through the mapping.
     Random,
-    /// More read-ahead; accesses don't count as use either.
+    /// A longer read-ahead; accesses do not count as use either.
     Sequential,
-    /// Read into the page cache now, at most one read-ahead window (measured: 8 MiB of 256 asked).
+    /// Read into the page cache now, at most one read-ahead window (measured: 8 MiB of 256 MiB).
     WillNeed,
     /// Forget the page table entries; the pages stay cached.
     DontNeed,
     /// Use huge pages where possible.
     HugePage,
-    /// Don't.
+    /// Do not use huge pages.
     NoHugePage,
     /// Fault in for reading, with errors (Linux 5.14).
     PopulateRead,
     /// Fault in for writing, with errors (Linux 5.14).
     PopulateWrite,
-    /// Replace by huge pages now (Linux 6.1).
+    /// Replace the pages by huge pages now (Linux 6.1).
     Collapse,
     /// First to be reclaimed (Linux 5.4).
     Cold,
@@ -76,7 +76,7 @@ impl Advice {
         })
     }
 
-    /// The first kernel that knows it, where that is not every supported one.
+    /// The first kernel that knows the advice, where not every supported kernel does.
     fn since(self) -> &'static str {
         match self {
             Advice::PopulateRead | Advice::PopulateWrite => "Linux 5.14",
@@ -92,7 +92,10 @@ impl Advice {
 /// Errors: Invalid (outside the mapping), Io; EINVAL where this kernel or file system does not know the advice.
 pub fn madvise(mapping: &Mapping, at: usize, length: usize, advice: Advice) -> Result<()> {
     if at.checked_add(length).is_none_or(|end| end > mapping.length()) {
-        return Err(Error::Invalid(format!("advice for {length} bytes at {at} of a mapping of {}", mapping.length())));
+        return Err(Error::Invalid(format!(
+            "advice for {length} bytes at {at} passes the end of a mapping of {} bytes",
+            mapping.length()
+        )));
     }
     let page = rustix::param::page_size();
     let begin = at / page * page;
@@ -108,9 +111,9 @@ pub fn madvise(mapping: &Mapping, at: usize, length: usize, advice: Advice) -> R
     };
     given.map_err(|error| {
         let unknown = error.raw_os_error() == Some(libc::EINVAL);
-        let said = Error::io(format!("advise {advice:?} for {length} mapped bytes"), "madvise", error);
+        let said = Error::io(format!("give advice {advice:?} for {length} mapped bytes"), "madvise", error);
         if unknown {
-            said.with_remedy(format!("it needs {} and a file system that supports it", advice.since()))
+            said.with_remedy(format!("this advice needs {} and a file system that supports it", advice.since()))
         } else {
             said
         }
@@ -124,7 +127,10 @@ pub fn madvise(mapping: &Mapping, at: usize, length: usize, advice: Advice) -> R
 pub fn process_madvise_dont_need(mapping: &Mapping, ranges: &[(usize, usize)]) -> Result<usize> {
     let inside = |&(at, length): &(usize, usize)| at.checked_add(length).is_some_and(|end| end <= mapping.length());
     if ranges.len() > libc::UIO_MAXIOV as usize || !ranges.iter().all(inside) {
-        return Err(Error::Invalid(format!("{} ranges, or one outside the mapping", ranges.len())));
+        return Err(Error::Invalid(format!(
+            "{} ranges: more than 1024, or one lies outside the mapping",
+            ranges.len()
+        )));
     }
     let vectors: Vec<libc::iovec> = ranges
         .iter()

@@ -1,4 +1,4 @@
-//! The page cache of a file: what is in it (cachestat, mincore), and what the kernel is told about it (posix_fadvise).
+//! The page cache of a file: what it holds (cachestat, mincore), and advice about it (posix_fadvise).
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 /// Number of cachestat(2), the same on every architecture that has it.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Bytes asked of mincore(2) at once.
+/// Bytes per call of mincore(2).
 const MINCORE_WINDOW: u64 = 1 << 30;
 
 /// cachestat(2), Linux 6.5.
@@ -25,17 +25,17 @@ pub const CACHESTAT: Need =
 pub struct CacheStat {
     /// In the cache, those under writeback included.
     pub cached: u64,
-    /// Changed and not yet being written.
+    /// Dirty and not yet being written.
     pub dirty: u64,
     /// Being written.
     pub writeback: u64,
     /// Once cached and evicted since.
     pub evicted: u64,
-    /// Evicted so recently that reading them again would be thrashing.
+    /// Evicted so recently that reading them again would mean thrashing.
     pub recently_evicted: u64,
 }
 
-/// What the kernel is told about a range of a file; see posix_fadvise(2).
+/// Advice for a range of a file; see posix_fadvise(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileAdvice {
     /// Back to the default read-ahead.
@@ -48,16 +48,16 @@ pub enum FileAdvice {
     WillNeed,
     /// Drop its clean pages that nobody maps.
     DontNeed,
-    /// Don't count its use as use (since Linux 6.3).
+    /// Do not count its use as use (since Linux 6.3).
     NoReuse,
 }
 
-/// States of the pages of `length` bytes from `offset` on; 0 is to the end of the file.
+/// The pages of `length` bytes from `offset` on, by state; a length of 0 means up to the end of the file.
 ///
-/// One call whatever the length, some 200 ns and 1 ms for each cached GiB of small pages. Needs to own the file or to
-/// be allowed to write it.
+/// One call whatever the length; takes some 200 ns, and 1 ms for each cached GiB of small pages. The user must own the file
+/// or be allowed to write it.
 ///
-/// Errors: Missing before Linux 6.5, Io (EPERM for files of others).
+/// Errors: Missing before Linux 6.5, Io (EPERM for other users' files).
 pub fn cachestat(file: &File, offset: u64, length: u64) -> Result<CacheStat> {
     #[repr(C)]
     struct Range {
@@ -87,15 +87,15 @@ fn probe() -> Probe {
     let own = File::open("/proc/self/exe").map_err(|error| Missing::new("cachestat", error.to_string(), ""))?;
     match cachestat(&own, 0, 0) {
         Err(Error::Missing(missing)) => Err(missing),
-        // Not being the owner of our program is no lack of the call.
-        _ => Ok("cachestat(2) answers".to_owned()),
+        // A user who does not own our program's file can still have the call.
+        _ => Ok("cachestat(2) works".to_owned()),
     }
 }
 
-/// Bytes of `length` from `offset` on that are in the page cache, rounded out to whole pages, and which call said so:
-/// cachestat where there is one, else mincore.
+/// Bytes of `length` from `offset` on that are in the page cache, rounded out to whole pages, and the call that reported it:
+/// cachestat where it is available, otherwise mincore.
 ///
-/// Errors: Io; Missing where neither may answer (a file of another user, before Linux 6.5 or unwritable).
+/// Errors: Io; Missing where neither call may answer (another user's file, before Linux 6.5 or not writable).
 pub fn resident(file: &File, offset: u64, length: u64) -> Result<(u64, &'static str)> {
     match cachestat(file, offset, length) {
         Ok(stat) => Ok((stat.cached * rustix::param::page_size() as u64, "cachestat")),
@@ -103,8 +103,8 @@ pub fn resident(file: &File, offset: u64, length: u64) -> Result<(u64, &'static 
     }
 }
 
-/// The same by mincore(2), window by window. The kernel tells it only to those who own the file or may write it, and
-/// says "all resident" to others; so this refuses to ask for them.
+/// The same by mincore(2), window by window. The kernel answers truthfully only to users who own the file or may write it, and
+/// says "all resident" to others; so this function does not ask for them.
 ///
 /// Errors: Missing for a file of another user; Io.
 pub fn mincore(file: &File, offset: u64, length: u64) -> Result<u64> {
@@ -114,8 +114,8 @@ pub fn mincore(file: &File, offset: u64, length: u64) -> Result<u64> {
     if !own.is_root() && own.as_raw() != meta.uid() {
         return Err(Missing::new(
             "residency of the file",
-            "the kernel tells it only to the file's owner",
-            "run as the owner, or as root",
+            "the kernel reports it only to the file's owner",
+            "run as the file's owner, or as root",
         )
         .into());
     }
@@ -141,9 +141,9 @@ fn mincore_window(file: &File, offset: u64, length: usize) -> Result<u64> {
     }
 }
 
-/// Gives `advice` for `length` bytes from `offset` on; 0 is to the end of the file.
+/// Gives `advice` for `length` bytes from `offset` on; a length of 0 means up to the end of the file.
 ///
-/// Errors: Io (ESPIPE for what is not a file).
+/// Errors: Io (ESPIPE for anything but a file).
 pub fn fadvise(file: &File, offset: u64, length: u64, advice: FileAdvice) -> Result<()> {
     let kind = match advice {
         FileAdvice::Normal => Advice::Normal,
@@ -154,7 +154,7 @@ pub fn fadvise(file: &File, offset: u64, length: u64, advice: FileAdvice) -> Res
         FileAdvice::NoReuse => Advice::NoReuse,
     };
     rustix_fadvise(file, offset, NonZeroU64::new(length), kind)
-        .map_err(|error: Errno| Error::io(format!("advise {advice:?} for the file"), "posix_fadvise", error))
+        .map_err(|error: Errno| Error::io(format!("give advice {advice:?} for the file"), "posix_fadvise", error))
 }
 
 #[cfg(test)]
@@ -180,7 +180,7 @@ mod tests {
         let file = TestFile::on_disk(64 * PAGE);
         file.file().sync_all().unwrap();
         fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
-        // Without read-ahead, so that just these pages come in.
+        // Without read-ahead, so that exactly these pages are read.
         fadvise(file.file(), 0, 0, FileAdvice::Random).unwrap();
         for page in [3, 10, 40] {
             crate::sys::read::pread_exact(file.file(), &mut [0; PAGE], page * PAGE as u64).unwrap();

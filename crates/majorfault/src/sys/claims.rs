@@ -1,14 +1,14 @@
-//! Who shows or changes which bytes of a mapping that several readers share: each publishes its range in a slot of its own and
-//! then looks at the others', so that of two that meet one at least sees the other (Dekker's order: publish, fence, look).
+//! Which bytes of a shared mapping each reader shows or changes: each publishes its range in a slot of its own and then
+//! checks the others' slots, so that of two that collide at least one sees the other (Dekker's order: publish, fence, check).
 //!
 //! | word of a slot | meaning |
 //! | --- | --- |
 //! | state | 0 idle, 1 bytes are shown, 2 bytes are changed |
-//! | begin, end | which ones, while it is not idle |
-//! | thread | by whom |
+//! | begin, end | the range, while it is not idle |
+//! | thread | the claiming thread |
 //!
-//! A claim costs a fence and a look at each sibling's state; nothing is written that others write. The transitions stand over
-//! any atomic word, so that a model checker runs these very lines (`tests/claims.rs`).
+//! A claim costs a fence and a check of each sibling's state; it writes nothing that others write. The transitions work on
+//! any atomic word, so that a model checker runs this very code (`tests/claims.rs`).
 
 use crate::error::{Error, Result};
 use crate::sys::page_state::Word;
@@ -22,7 +22,7 @@ const IDLE: u64 = 0;
 /// How bytes are claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// For reading, beside other readers.
+    /// For reading, together with other readers.
     Shared = 1,
     /// For changing, alone.
     Exclusive = 2,
@@ -31,13 +31,13 @@ pub enum Kind {
 /// Why a claim was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {
-    /// Another thread has some of the bytes; try again.
+    /// Another thread holds some of the bytes; try again.
     Busy,
-    /// The same, while this thread has a claim already: waiting could be waiting for oneself.
+    /// The same, while this thread holds a claim already: it might wait for itself.
     Holding,
 }
 
-/// What one reader claims.
+/// One reader's claim.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Slot<W> {
@@ -53,8 +53,8 @@ impl<W: Word> Slot<W> {
         Slot { state: zero(), begin: zero(), end: zero(), thread: zero() }
     }
 
-    /// Claims `range` for `thread`, unless one of the `others` has some of it in a way that excludes it. They are asked for
-    /// after the claim is published, so that a slot that is missing among them was registered later, and will see it.
+    /// Claims `range` for `thread`, unless one of the `others` excludes it by holding some of the bytes. `others` is called
+    /// after the claim is published, so that a slot that is missing in it was registered later, and will see the claim.
     pub fn claim<'s>(
         &self,
         range: &Range<u64>,
@@ -65,7 +65,7 @@ impl<W: Word> Slot<W> {
     where
         W: 's,
     {
-        // Release: who reads a word of this claim comes after what was done under the claim before.
+        // Release: whoever reads a word of this claim sees what was done under the previous claim.
         self.begin.store(range.start, Ordering::Release);
         self.end.store(range.end, Ordering::Release);
         self.thread.store(thread, Ordering::Release);
@@ -91,14 +91,14 @@ impl<W: Word> Slot<W> {
 
     /// Ends the claim.
     pub fn release(&self) {
-        // Release: what was done under the claim comes before whatever is done by who finds it over.
+        // Release: what was done under the claim is visible to whoever finds it ended.
         self.state.store(IDLE, Ordering::Release);
     }
 
     /// The claim as it is now; none while it is idle.
     ///
-    /// Words of two claims may be mixed. Then the first is over, and the second was published after the claim that looks: it
-    /// sees that one and withdraws, so whatever is found here harms nobody.
+    /// Words of two claims may be mixed. Then the first has ended, and the second was published after the claim that checks: it
+    /// sees that one and withdraws, so whatever is found here does no harm.
     fn look(&self) -> Option<Found> {
         let state = self.state.load(Ordering::Acquire);
         let begin = self.begin.load(Ordering::Acquire);
@@ -123,15 +123,15 @@ impl Found {
     }
 }
 
-/// The slots of all who share a mapping.
+/// The slots of all readers that share a mapping.
 #[derive(Debug, Default)]
 pub struct Claims {
     slots: Mutex<Vec<Arc<Slot<AtomicU64>>>>,
-    /// Grows with each slot that comes or goes.
+    /// Grows with each slot that is added or removed.
     version: AtomicU64,
 }
 
-/// One of those who share a mapping.
+/// One of the readers that share a mapping.
 #[derive(Debug)]
 pub struct Claimant {
     claims: Arc<Claims>,
@@ -141,7 +141,7 @@ pub struct Claimant {
     version: u64,
 }
 
-/// A claim that was granted; ends on drop.
+/// A granted claim; it ends on drop.
 #[derive(Debug)]
 pub struct Held<'c>(&'c Slot<AtomicU64>);
 
@@ -152,11 +152,11 @@ impl Drop for Held<'_> {
 }
 
 impl Claims {
-    /// Another one who shares it.
+    /// Another reader that shares it.
     pub fn claimant(self: &Arc<Claims>) -> Claimant {
         let slot = Arc::new(Slot::default());
         self.change(|slots| slots.push(Arc::clone(&slot)));
-        // The first claim looks for the others.
+        // The first claim fetches the others.
         Claimant { claims: Arc::clone(self), slot, others: Vec::new(), version: 0 }
     }
 
@@ -173,13 +173,13 @@ impl Drop for Claimant {
     }
 }
 
-/// Tries at once, then tries between which other threads may run; after these a try each now and then.
+/// Attempts at once; then attempts with a yield between them; after these one attempt now and then.
 const PATIENCE: [u32; 2] = [16, 1000];
 
 impl Claimant {
-    /// Claims the bytes `range`, and waits while others have some of them in a way that excludes it.
+    /// Claims the bytes `range`; waits while others exclude it by holding some of them.
     ///
-    /// Errors: Invalid (this thread has a claim already, and would wait while it holds that).
+    /// Errors: Invalid (this thread holds a claim already, and would wait while holding it).
     pub fn claim(&mut self, range: Range<u64>, kind: Kind) -> Result<Held<'_>> {
         for tries in 0.. {
             match self.try_claim(&range, kind) {
@@ -201,7 +201,7 @@ impl Claimant {
     }
 }
 
-/// Makes `others` complete where slots came or went.
+/// Completes `others` where slots were added or removed.
 fn refresh(claims: &Claims, own: &Arc<Slot<AtomicU64>>, others: &mut Vec<Arc<Slot<AtomicU64>>>, version: &mut u64) {
     let now = claims.version.load(Ordering::Acquire);
     if now == *version {
@@ -223,7 +223,7 @@ fn give_way(tries: u32) {
 #[cold]
 fn holding(range: &Range<u64>) -> Error {
     Error::Invalid(format!(
-        "the bytes {} to {} are in use by another reader of the same mapping, and this thread is shown or changes others just \
+        "the bytes {} to {} are in use by another reader of the same mapping, and this thread is visiting or updating others just \
          now, so that waiting might never end; return from the visit or update first",
         range.start, range.end
     ))
@@ -280,7 +280,7 @@ mod tests {
         drop(second.claim(20..30, CHANGE).expect("others' bytes are free"));
         drop(held);
         second.claim(5..6, CHANGE).expect("nobody has them any more");
-        // Held by another thread: this one would wait with a claim in its hand.
+        // Held by another thread: this one would wait while holding a claim.
         let _elsewhere =
             std::thread::scope(|scope| scope.spawn(|| third.claim(40..50, CHANGE).unwrap()).join().unwrap());
         let _held = first.claim(0..10, READ).unwrap();
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn who_meets_a_claim_waits_until_it_ends() {
+    fn a_conflicting_claim_waits_until_the_other_ends() {
         let (mut one, mut other) = pair();
         let held = one.claim(0..10, CHANGE).unwrap();
         let (sender, receiver) = channel();

@@ -1,4 +1,4 @@
-//! What O_DIRECT needs: files opened for it, the alignment it wants, memory that has it.
+//! What O_DIRECT needs: files opened for it, the alignment it requires, and aligned memory.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -27,14 +27,14 @@ impl Default for Alignment {
 }
 
 impl Alignment {
-    /// What satisfies both.
+    /// The alignment that satisfies both.
     pub fn max(self, other: Alignment) -> Alignment {
         Alignment { offset: self.offset.max(other.offset), memory: self.memory.max(other.memory) }
     }
 }
 
-/// The file opened again with O_DIRECT, by its descriptor: files without a name work, too. With its alignment, as
-/// statx(2) tells since Linux 6.1, or 4096 where it doesn't.
+/// The file opened again with O_DIRECT, by its descriptor, so that files without a name work as well; with the alignment
+/// that statx(2) reports since Linux 6.1, or 4096 where it reports none.
 ///
 /// Errors: Missing where the file system has no direct I/O; Io.
 pub fn reopen(file: &File, path: &Path, write: bool) -> Result<(File, Alignment)> {
@@ -65,12 +65,12 @@ fn alignment(file: &File) -> std::result::Result<Alignment, rustix::io::Errno> {
             0 => Err(rustix::io::Errno::OPNOTSUPP),
             offset => Ok(Alignment { offset: offset as usize, memory: (stat.stx_dio_mem_align as usize).max(1) }),
         },
-        // Before Linux 6.1, or a file system that doesn't say: 4096 suits every device in use.
+        // Before Linux 6.1, or on a file system that reports none: 4096 suits every device in use.
         _ => Ok(Alignment { offset: 4096, memory: 4096 }),
     }
 }
 
-/// A huge page, and the length from which on one is asked for.
+/// The size of a huge page, and the length from which on huge pages are requested.
 const HUGE: usize = 2 << 20;
 const HUGE_FROM: usize = 512 << 10;
 
@@ -88,13 +88,13 @@ impl Block {
     /// where the system grants them: a transfer into scattered small pages is split where the device takes fewer
     /// segments (`queue/max_segments`).
     ///
-    /// Errors: Io where there is no memory.
+    /// Errors: Io where memory is short.
     pub fn new(length: usize, alignment: usize) -> Result<Block> {
         let unit = if length < HUGE_FROM { 4096 } else { HUGE };
         let alignment = alignment.next_power_of_two().max(unit);
         let size = if unit == HUGE { length.next_multiple_of(HUGE) } else { length.max(1) };
         let layout = Layout::from_size_align(size, alignment)
-            .map_err(|_| Error::Invalid(format!("a buffer of {length} bytes aligned to {alignment}")))?;
+            .map_err(|_| Error::Invalid(format!("cannot make a buffer of {length} bytes aligned to {alignment}")))?;
         // SAFETY: the layout's size is not zero.
         let address = unsafe { alloc(layout) };
         if unit == HUGE && !address.is_null() {
@@ -107,13 +107,13 @@ impl Block {
                 unsafe { address.write_bytes(0, size) };
                 Ok(Block { address, layout })
             }
-            None => Err(Error::io(format!("get {length} bytes of memory"), "malloc", rustix::io::Errno::NOMEM)),
+            None => Err(Error::io(format!("allocate {length} bytes of memory"), "malloc", rustix::io::Errno::NOMEM)),
         }
     }
 
-    /// Makes it at least `length` long; content is lost where it has to grow.
+    /// Makes the block at least `length` long; its content is lost where it has to grow.
     ///
-    /// Errors: Io where there is no memory.
+    /// Errors: Io where memory is short.
     pub fn reserve(&mut self, length: usize, alignment: usize) -> Result<()> {
         if self.layout.size() < length {
             *self = Block::new(length, alignment)?;
@@ -135,7 +135,7 @@ impl Block {
         unsafe { std::slice::from_raw_parts(self.address.as_ptr().add(range.start), range.len()) }
     }
 
-    /// The same for writing.
+    /// A part of its bytes for writing.
     ///
     /// Panics past the end.
     pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
@@ -146,7 +146,7 @@ impl Block {
 
     fn check(&self, range: &Range<usize>) {
         let all = self.layout.size();
-        assert!(range.start <= range.end && range.end <= all, "the part {range:?} of a block of {all} bytes");
+        assert!(range.start <= range.end && range.end <= all, "the part {range:?} is not in a block of {all} bytes");
     }
 
     /// Its bytes.

@@ -1,9 +1,9 @@
 //! SIGBUS in a mapped file becomes an error: the page that is gone is replaced by zeros, and the mapping marked.
 //!
-//! A mapped page raises SIGBUS when the file was truncated before it, or the device can't read it. The handler looks
-//! the address up in a fixed table of guarded ranges (atomics only: it runs in signal context, in any thread), maps
-//! anonymous zeros over that page so that the access goes on, and records the first such address. Whoever reads the
-//! mapping asks afterwards. A SIGBUS elsewhere goes to the handler that was there before.
+//! A mapped page raises SIGBUS when the file was truncated before it, or the device cannot read it. The handler looks
+//! up the address in a fixed table of guarded ranges (atomics only: it runs in signal context, in any thread), maps
+//! anonymous zeros over that page so that the access continues, and records the first such address. The reader of the
+//! mapping checks afterwards. A SIGBUS elsewhere goes to the handler that was installed before.
 #![allow(unsafe_code)]
 
 use crate::sys::map::Mapping;
@@ -14,24 +14,24 @@ use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Guarded ranges at one time; more are left unguarded, which `guard` says.
+/// The most ranges guarded at one time; more are left unguarded, and `guard` reports that.
 const SLOTS: usize = 1024;
 
-/// No page of the range is gone.
+/// No page of the range is missing.
 const WHOLE: usize = usize::MAX;
 
 /// A range: `begin` is 0 while the slot is free, 1 while it is being filled.
 struct Slot {
     begin: AtomicUsize,
     end: AtomicUsize,
-    /// Offset from `begin` of the first page that was gone, or WHOLE.
+    /// Offset from `begin` of the first missing page, or WHOLE.
     gone: AtomicUsize,
 }
 
 static TABLE: [Slot; SLOTS] =
     [const { Slot { begin: AtomicUsize::new(0), end: AtomicUsize::new(0), gone: AtomicUsize::new(WHOLE) } }; SLOTS];
 
-/// The handler that was there before ours; written once, before ours can run.
+/// The handler that was installed before ours; written once, before ours can run.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: written once inside `INSTALL` before the handler that reads it is installed, never changed afterwards.
@@ -40,7 +40,7 @@ unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::uninit()));
 static INSTALL: Once = Once::new();
 
-/// While it lives, SIGBUS inside its range is caught.
+/// While this lives, SIGBUS inside its range is caught.
 #[derive(Debug)]
 pub struct Guard {
     slot: Option<&'static Slot>,
@@ -52,21 +52,21 @@ impl std::fmt::Debug for Slot {
     }
 }
 
-/// Guards `length` mapped bytes from the address `begin` on. Installs the process-wide handler on first use, and chains to
-/// the one found.
+/// Guards `length` mapped bytes from the address `begin` on. The first call installs the process-wide handler, which passes
+/// other signals on to the handler found.
 ///
 /// Where the table of 1024 ranges is full, the range stays unguarded: see [`Guard::is_active`].
 ///
 /// # Safety
 ///
-/// The range is a part of one mapping, which lives until the guard is dropped: its pages that are gone are replaced.
+/// The range is part of one mapping, which lives until the guard is dropped: its missing pages are replaced.
 unsafe fn guard(begin: usize, length: usize) -> Guard {
     INSTALL.call_once(install);
     let free = TABLE.iter().find(|slot| slot.begin.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok());
     if let Some(slot) = free {
         slot.end.store(begin + length, Ordering::Relaxed);
         slot.gone.store(WHOLE, Ordering::Relaxed);
-        // Published last: the handler reads the others only after it saw this.
+        // Published last: the handler reads the other words only after it has seen this one.
         slot.begin.store(begin, Ordering::Release);
     }
     Guard { slot: free }
@@ -78,7 +78,7 @@ impl Guard {
         self.slot.is_some()
     }
 
-    /// Offset in the mapping of the first page that was found gone, once there is one. One relaxed load.
+    /// Offset in the mapping of the first page that was found missing, if there is one. One relaxed load.
     #[inline]
     pub fn gone(&self) -> Option<usize> {
         let gone = self.slot?.gone.load(Ordering::Relaxed);
@@ -97,13 +97,13 @@ impl Drop for Guard {
 /// A mapping with its guard. Its bytes are read and written by copy; slices of them need a promise.
 #[derive(Debug)]
 pub struct Guarded {
-    /// Dropped first: its range must not be unmapped before.
+    /// Dropped first: its range must not be unmapped earlier.
     guard: Guard,
     mapping: Mapping,
 }
 
 impl Guarded {
-    /// Takes the mapping into its care.
+    /// Takes ownership of the mapping and guards it.
     pub fn new(mapping: Mapping) -> Guarded {
         // SAFETY: the whole of a mapping that is kept beside the guard, and dropped after it.
         let guard = unsafe { guard(mapping.as_ptr() as usize, mapping.length()) };
@@ -115,12 +115,12 @@ impl Guarded {
         &self.mapping
     }
 
-    /// The guard, which tells whether a page was gone.
+    /// The guard, which tells whether a page is missing.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
 
-    /// The bytes of `length` from `at` on, to be read by copy. Zeros where the file has none any more; ask [`Guard::gone`]
+    /// The bytes of `length` from `at` on, to be read by copy. Missing pages read as zeros; call [`Guard::gone`]
     /// afterwards.
     ///
     /// Panics past the end.
@@ -128,82 +128,72 @@ impl Guarded {
     pub fn view(&self, at: usize, length: usize) -> View<'_> {
         self.check(at, length);
         // SAFETY: inside the mapping, which lives as long as the borrow; writing through it in safe code needs it
-        // exclusively, and who writes through a shared one promised that nobody reads there.
+        // exclusively, and writers through a shared one promised that nobody reads there.
         unsafe { View::new(self.mapping.as_ptr().add(at), length) }
     }
 
-    /// Sets the bytes from `at` on.
+    /// Writes `bytes` from `at` on.
     ///
-    /// Panics past the end, or where the mapping is for reading.
+    /// Panics past the end, or where the mapping is read-only.
     #[inline]
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         // SAFETY: borrowed exclusively, so nobody else reaches them through this mapping.
         unsafe { self.write_shared(at, bytes) }
     }
 
-    /// Sets `length` bytes from `at` on to `byte`.
+    /// Writes `bytes` from `at` on, in a mapping that others use as well.
     ///
-    /// Panics as [`write`](Guarded::write).
-    #[inline]
-    pub fn fill(&mut self, at: usize, length: usize, byte: u8) {
-        let pattern = [byte; 128];
-        for done in (0..length).step_by(pattern.len()) {
-            self.write(at + done, &pattern[..pattern.len().min(length - done)]);
-        }
-    }
-
-    /// Sets the bytes from `at` on, of a mapping that others use as well.
-    ///
-    /// Panics past the end, or where the mapping is for reading.
+    /// Panics past the end, or where the mapping is read-only.
     ///
     /// # Safety
     ///
     /// Nobody reads or writes these bytes through this mapping meanwhile.
     #[inline]
     pub unsafe fn write_shared(&self, at: usize, bytes: &[u8]) {
-        assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
+        assert!(self.mapping.is_writable(), "a read-only mapping cannot be changed");
         self.check(at, bytes.len());
         // SAFETY: inside the mapping and writable; the rest is the caller's promise.
         unsafe { view::store(self.mapping.as_mut_ptr().add(at), bytes) }
     }
 
-    /// The bytes of `length` from `at` on, in place. Zeros where the file has none any more; ask [`Guard::gone`] afterwards.
+    /// The bytes of `length` from `at` on, in place. Missing pages read as zeros; call [`Guard::gone`] afterwards.
     ///
     /// Panics past the end.
     ///
     /// # Safety
     ///
-    /// Nobody changes these bytes while the slice lives, by this mapping, another one, or the file; the file is not cut
-    /// short before them and can be read.
+    /// Nobody changes these bytes while the slice lives, by this mapping, another one, or the file; the file is not
+    /// truncated before their end and can be read.
     #[inline]
     pub unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
         // SAFETY: what the caller promises.
         unsafe { self.mapping.bytes(at, length) }
     }
 
-    /// The same for changing.
+    /// The same bytes for changing.
     ///
-    /// Panics past the end, or where the mapping is for reading.
+    /// Panics past the end, or where the mapping is read-only.
     ///
     /// # Safety
     ///
     /// As for [`bytes`](Guarded::bytes).
+    #[inline]
     pub unsafe fn bytes_mut(&mut self, at: usize, length: usize) -> &mut [u8] {
-        assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
+        assert!(self.mapping.is_writable(), "a read-only mapping cannot be changed");
         // SAFETY: borrowed exclusively; the rest is the caller's promise.
         unsafe { self.mapping.bytes_mut(at, length) }
     }
 
-    /// Lets `change` set the bytes of `length` from `at` on in place, of a mapping that others use as well.
+    /// Lets `change` set the bytes of `length` from `at` on in place, in a mapping that others use as well.
     ///
-    /// Panics past the end, or where the mapping is for reading.
+    /// Panics past the end, or where the mapping is read-only.
     ///
     /// # Safety
     ///
     /// As for [`bytes`](Guarded::bytes), and nobody else reads these bytes through this mapping until `change` returns.
     #[inline]
     pub unsafe fn change_shared<T>(&self, at: usize, length: usize, change: impl FnOnce(&mut [u8]) -> T) -> T {
-        assert!(self.mapping.is_writable(), "a mapping for reading cannot be changed");
+        assert!(self.mapping.is_writable(), "a read-only mapping cannot be changed");
         // SAFETY: what the caller promises.
         change(unsafe { self.mapping.bytes_mut(at, length) })
     }
@@ -211,7 +201,7 @@ impl Guarded {
     #[inline]
     fn check(&self, at: usize, length: usize) {
         let all = self.mapping.length();
-        assert!(length <= all && at <= all - length, "{length} bytes at {at} of a mapping of {all}");
+        assert!(length <= all && at <= all - length, "{length} bytes at {at} pass the end of a mapping of {all}");
     }
 }
 
@@ -232,7 +222,7 @@ fn install() {
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over a valid siginfo for SA_SIGINFO.
     let info_ref = unsafe { &*info };
-    // One that a program sent (kill, raise) has no address, but the sender's number in its place.
+    // A signal sent by a program (kill, raise) has the sender's number instead of an address.
     let is_fault = info_ref.si_code > 0;
     // SAFETY: si_addr is set for a SIGBUS of the kernel's.
     let address = if is_fault { unsafe { info_ref.si_addr() as usize } } else { 0 };
@@ -245,14 +235,14 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
         Some(slot) if replace(address) => {
             let page = address / PAGE_FLOOR * PAGE_FLOOR;
             let offset = page.saturating_sub(slot.begin.load(Ordering::Relaxed));
-            // The first one counts; a race between threads may keep either.
+            // The first one counts; in a race between threads either may win.
             let _ = slot.gone.compare_exchange(WHOLE, offset, Ordering::Relaxed, Ordering::Relaxed);
         }
         _ => pass_on(signal, info, context, is_fault),
     }
 }
 
-/// The smallest page size of any architecture; offsets are told in it.
+/// The smallest page size of any architecture; offsets are reported in it.
 const PAGE_FLOOR: usize = 4096;
 
 /// Maps zeros over the page of `address`. Async-signal-safe: one system call.
@@ -261,13 +251,13 @@ fn replace(address: usize) -> bool {
     let begin = address / page * page;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies inside a guarded mapping, whose owner keeps it mapped while the guard lives; its content is
+    // SAFETY: the page lies inside a guarded mapping, which its owner keeps mapped while the guard lives; its content is
     // gone anyway.
     let mapped = unsafe { libc::mmap(begin as *mut libc::c_void, page, protection, flags, -1, 0) };
     mapped != libc::MAP_FAILED
 }
 
-/// Does with the signal what would have been done without us.
+/// Handles the signal as if this handler were not installed.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void, is_fault: bool) {
     // SAFETY: written before this handler was installed, never changed since.
     let previous = unsafe { (*PREVIOUS.0.get()).assume_init_ref() };
@@ -305,7 +295,7 @@ mod tests {
     use std::process::{Command, ExitStatus};
 
     #[test]
-    fn a_page_that_is_gone_reads_as_zeros_and_is_told() {
+    fn a_page_that_is_gone_reads_as_zeros_and_is_reported() {
         let file = TestFile::on_disk(8 * PAGE);
         let mapping = Mapping::new(file.file(), 0, 8 * PAGE, &Default::default()).unwrap();
         let guard = guarded(&mapping);
@@ -352,7 +342,7 @@ mod tests {
         unsafe { guard(mapping.as_ptr() as usize, mapping.length()) }
     }
 
-    /// Runs the test of this name again, in a process of its own, where `is_child` says so; how that ended.
+    /// Runs the test of this name again in a child process, where `is_child` is true; returns how the child ended.
     fn in_a_child(test: &str) -> ExitStatus {
         let own = std::env::current_exe().unwrap();
         let name = format!("sys::fault::tests::{test}");
@@ -365,7 +355,7 @@ mod tests {
 
     const CHILD: &str = "MAJORFAULT_TEST_SIGBUS_CHILD";
 
-    /// Four pages of a file that has none any more, and nothing to remove afterwards: touching one raises SIGBUS.
+    /// Four pages of a file that has shrunk to nothing, with no file left to remove: touching one raises SIGBUS.
     fn gone() -> Mapping {
         let file = TestFile::on_disk(4 * PAGE);
         let mapping = Mapping::new(file.file(), 0, 4 * PAGE, &Default::default()).unwrap();
@@ -378,7 +368,7 @@ mod tests {
         std::hint::black_box(unsafe { mapping.bytes(at, 1) }[0]);
     }
 
-    /// Guards the two pages in the middle of four.
+    /// Guards the two middle pages of four.
     fn guard_the_middle(mapping: &Mapping) -> Guard {
         // SAFETY: as for all of it.
         unsafe { guard(mapping.as_ptr() as usize + PAGE, 2 * PAGE) }
@@ -462,7 +452,7 @@ mod tests {
         }
     }
 
-    /// Where a handler must have been told that a page is gone.
+    /// The address at which a handler must have been told that a page is missing.
     static EXPECTED: AtomicUsize = AtomicUsize::new(0);
 
     extern "C" fn ends_with_41_at_the_address(
@@ -482,7 +472,7 @@ mod tests {
         unsafe { libc::_exit(if signal == libc::SIGBUS { 42 } else { 40 }) }
     }
 
-    /// A page in our care is replaced by zeros; then one that is not is touched.
+    /// A guarded page is replaced by zeros; then an unguarded page is touched.
     fn touch_inside_and_outside() {
         let (ours, other) = (gone(), gone());
         let guard = guarded(&ours);
@@ -559,7 +549,7 @@ mod tests {
 
     #[test]
     fn a_sigbus_that_a_program_sent_ends_the_process() {
-        // Before, it was taken for a fault that would happen again: swallowed, and the handler taken away.
+        // Once it was taken for a fault that would happen again: swallowed, and the handler taken away.
         if is_child() {
             // Instead of the handler of Rust's runtime.
             handle_by(libc::SIG_DFL, 0);

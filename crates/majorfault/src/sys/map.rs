@@ -1,4 +1,4 @@
-//! Mappings: owned, placed where huge pages can be used, and told honestly where they ended up.
+//! Mappings: owned, placed where huge pages can be used, and checked for where they ended up.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ pub const HUGE_PAGE: usize = 2 << 20;
 pub struct MapOptions {
     /// What the program may do with the bytes.
     pub access: Access,
-    /// Where it is put.
+    /// Where it is placed.
     pub placement: Placement,
     /// Read all of it before returning (MAP_POPULATE).
     pub populate: bool,
@@ -32,15 +32,15 @@ pub enum Access {
     Copy,
 }
 
-/// Where a mapping is put.
+/// Where a mapping is placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Where the kernel likes; since Linux 6.7 it aligns large mappings by itself.
+    /// Wherever the kernel chooses; since Linux 6.7 it aligns large mappings by itself.
     #[default]
     Anywhere,
     /// Where address and file offset agree modulo [`HUGE_PAGE`], the condition for huge pages.
     Congruent,
-    /// At a congruent place, skewed by this many bytes (a multiple of the page size): to show what misalignment costs.
+    /// At a congruent address, skewed by this many bytes (a multiple of the page size): shows what misalignment costs.
     Skewed(usize),
     /// At this address if it is free; the kernel silently takes another one if not (SOURCES S1.hint).
     Hint(usize),
@@ -54,7 +54,7 @@ pub struct Mapping {
     length: usize,
     offset: u64,
     writable: bool,
-    /// What was reserved around it to choose the address, unmapped with it.
+    /// The range reserved around it to choose the address, unmapped with it.
     reserved: (*mut u8, usize),
 }
 
@@ -73,15 +73,16 @@ impl Mapping {
     /// addresses, a skew of 2 MiB or more).
     pub fn new(file: &File, offset: u64, length: usize, options: &MapOptions) -> Result<Mapping> {
         if length == 0 {
-            return Err(Error::Invalid("a mapping of 0 bytes".to_owned()));
+            return Err(Error::Invalid("a mapping needs at least 1 byte, not 0".to_owned()));
         }
         let MapOptions { access, placement, populate } = *options;
-        // Beyond it the mapping would pass the end of what is reserved for it, and replace what lies there.
+        // A larger skew would pass the end of the reservation and replace what lies there.
         if matches!(placement, Placement::Skewed(skew) if skew >= HUGE_PAGE) {
-            return Err(Error::Invalid(format!("{placement:?}: legal is less than {HUGE_PAGE}")));
+            return Err(Error::Invalid(format!("{placement:?}: the skew must be less than {HUGE_PAGE}")));
         }
         let around = length.checked_add(2 * HUGE_PAGE);
-        let around = around.ok_or_else(|| Error::Invalid(format!("a mapping of {length} bytes")))?;
+        let around =
+            around.ok_or_else(|| Error::Invalid(format!("a mapping of {length} bytes exceeds the address space")))?;
         let reserved = match placement {
             Placement::Anywhere | Placement::Hint(_) => (ptr::null_mut(), 0),
             Placement::Congruent | Placement::Skewed(_) => reserve(around)?,
@@ -132,7 +133,7 @@ impl Mapping {
             .map_err(|error| Error::io(format!("reserve {length} bytes of memory"), "mmap", error))
     }
 
-    /// Address space for `length` bytes of private memory that takes none until it is written, whatever the machine has.
+    /// Address space for `length` bytes of private memory that takes no memory until it is written, however much the machine has.
     ///
     /// Errors: Io (out of address space).
     pub fn reserve(length: usize) -> Result<Mapping> {
@@ -176,7 +177,7 @@ impl Mapping {
         (self.address as u64).wrapping_sub(self.offset) % (HUGE_PAGE as u64) == 0
     }
 
-    /// A sentence where the placement asked for was not granted; the kernel gives no error for a hint it ignores.
+    /// A sentence where the requested placement was not granted; the kernel returns no error for a hint that it ignores.
     pub fn misplaced(&self, asked: Placement) -> Option<String> {
         match asked {
             Placement::Hint(address) if self.address as usize != address => Some(format!(
@@ -191,15 +192,15 @@ impl Mapping {
         }
     }
 
-    /// The word at `at`, read once, whatever else happens to it meanwhile.
+    /// The word at `at`, read once, whatever happens to it meanwhile.
     ///
-    /// Raises SIGBUS where the file has no such page any more, as any mapping does; guard it against that.
+    /// Raises SIGBUS where the file no longer has that page, as any mapping does; guard the mapping against that.
     ///
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {
         let fits = self.length >= 8 && at <= self.length - 8;
-        assert!(at % 8 == 0 && fits, "a word past the end of its mapping, or across words");
+        assert!(at % 8 == 0 && fits, "a word must be aligned and lie within its mapping");
         // SAFETY: inside the live mapping and aligned; volatile, because others may change shared bytes at any time, and
         // any bytes are a valid integer.
         unsafe { self.address.add(at).cast::<u64>().read_volatile() }
@@ -217,12 +218,12 @@ impl Mapping {
     ///   is guarded ([`super::fault`]).
     #[inline]
     pub unsafe fn bytes(&self, at: usize, length: usize) -> &[u8] {
-        assert!(length <= self.length && at <= self.length - length, "a slice past the end of its mapping");
+        assert!(length <= self.length && at <= self.length - length, "the slice passes the end of its mapping");
         // SAFETY: inside the live mapping by the assertion; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts(self.address.add(at), length) }
     }
 
-    /// The same for writing.
+    /// The same bytes for writing.
     ///
     /// # Safety
     ///
@@ -231,21 +232,21 @@ impl Mapping {
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, at: usize, length: usize) -> &mut [u8] {
-        assert!(length <= self.length && at <= self.length - length, "a slice past the end of its mapping");
+        assert!(length <= self.length && at <= self.length - length, "the slice passes the end of its mapping");
         // SAFETY: inside the live mapping by the assertion; the rest is the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.address.add(at), length) }
     }
 
     /// Makes all changes durable (msync with MS_SYNC).
     ///
-    /// Errors: Io (EIO: some of them are lost).
+    /// Errors: Io (EIO: some changes are lost).
     pub fn sync(&self) -> Result<()> {
         // SAFETY: the range is exactly this live mapping.
         unsafe { msync(self.address.cast(), self.length, MsyncFlags::SYNC) }
             .map_err(|error| Error::io("write the mapping back", "msync", error))
     }
 
-    /// Takes away the right to touch it, or gives it back for reading.
+    /// Forbids access to it, or permits reading again.
     ///
     /// Errors: Io.
     pub fn protect(&self, readable: bool) -> Result<()> {
@@ -276,7 +277,7 @@ fn reserve(length: usize) -> Result<(*mut u8, usize)> {
         .map_err(|error| Error::io(format!("reserve {length} bytes of address space"), "mmap", error))
 }
 
-/// The first address from `start` on that agrees with `offset` modulo a huge page.
+/// The first address from `start` on that is congruent to `offset` modulo a huge page.
 fn congruent(start: *mut u8, offset: u64) -> *mut u8 {
     let wanted = offset as usize % HUGE_PAGE;
     let found = start as usize % HUGE_PAGE;
@@ -286,7 +287,7 @@ fn congruent(start: *mut u8, offset: u64) -> *mut u8 {
 fn release((address, length): (*mut u8, usize)) {
     if length > 0 {
         // SAFETY: called once for a range that this file mapped, when its owner is gone.
-        // It fails only for a malformed range, and there is nobody left to tell.
+        // It fails only for a malformed range, and there is nobody left to report that to.
         let _ = unsafe { munmap(address.cast(), length) };
     }
 }
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_that_the_kernel_ignored_is_told() {
+    fn a_hint_that_the_kernel_ignored_is_reported() {
         let file = TestFile::on_disk(1 << 20);
         let occupied = map(&file, 0, Placement::Anywhere);
         let wish = Placement::Hint(occupied.as_ptr() as usize);
@@ -354,7 +355,7 @@ mod tests {
         let mapping = map(&file, 0, Placement::Anywhere);
         assert_eq!(mapping.word(PAGE - 8).to_ne_bytes(), file.content()[PAGE - 8..]);
 
-        // The last one lies before the mapping where addresses wrap.
+        // The last one lies before the mapping, where addresses wrap.
         for at in [PAGE, 4, usize::MAX - 7] {
             let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| mapping.word(at)));
             assert!(read.is_err(), "at {at}");

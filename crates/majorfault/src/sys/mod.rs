@@ -1,5 +1,5 @@
-//! The system calls that are used, one thin function each; the place of the library's unsafe code, next to the few files
-//! where a caller's promise is taken or taken up (`tests/structure.rs` of the lab lists them).
+//! The system calls that are used, one thin function each. The library's unsafe code is here and in the few files
+//! where a caller's promise is given or relied on (`tests/structure.rs` of the lab lists them).
 
 pub mod advice;
 pub mod cache;

@@ -1,14 +1,14 @@
-//! The state of a page of a buffer pool, in one word: who holds it, whether it is dirty, and a version (after vmcache,
+//! The state of a page of a buffer pool, in one word: its holders, whether it is dirty, and a version (after vmcache,
 //! Leis et al., SIGMOD 2023, section 3.2).
 //!
 //! | bits | meaning |
 //! | --- | --- |
 //! | 0–7 | 0 free, 1–252 so many readers, 253 one writer, 254 marked by the clock, 255 evicted |
 //! | 8 | changed since it was last written |
-//! | 9–63 | version: grows each time a writer lets go |
+//! | 9–63 | version: grows each time a writer releases the page |
 //!
-//! Pure transitions over any atomic word, fences included, so that a model checker runs these very lines with its own
-//! (`tests/page_state.rs`): whoever uses them adds no ordering.
+//! Pure transitions on any atomic word, fences included, so that a model checker runs this very code with its own words
+//! (`tests/page_state.rs`): callers add no ordering.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -18,7 +18,7 @@ pub trait Word {
     fn load(&self, order: Ordering) -> u64;
     /// Writes.
     fn store(&self, value: u64, order: Ordering);
-    /// Replaces `current` by `new`, or tells what is there.
+    /// Replaces `current` by `new`, or returns the value that is there.
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64>;
     /// Orders accesses of this thread, as `std::sync::atomic::fence`.
     fn fence(order: Ordering);
@@ -56,10 +56,10 @@ const VERSION: u64 = 1 << 9;
 /// The word of a page that was never read.
 pub const NEW: u64 = EVICTED;
 
-/// Why a page could not be had at once.
+/// Why a page was not available at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// Somebody holds it; try again.
+    /// Another holder has it; try again.
     Busy,
     /// It is not in memory.
     Evicted,
@@ -68,24 +68,24 @@ pub enum Refused {
 /// What a writer found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locked {
-    /// The page's bytes are not there; they have to be read, or let go as evicted again.
+    /// The page's bytes are absent; they must be read, or the page released as evicted again.
     pub was_evicted: bool,
-    /// It was changed since it was last written.
+    /// The page is dirty: changed since it was last written.
     pub dirty: bool,
 }
 
 /// What a writer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// A page that all may use.
+    /// A page that everybody may use.
     Free,
     /// The same, with the former writer as its first reader.
     Reading,
-    /// Nothing.
+    /// A page without bytes.
     Evicted,
 }
 
-/// What the clock sees.
+/// What the clock finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Not in memory, or held: nothing for the clock.
@@ -105,13 +105,13 @@ pub fn lock(word: &impl Word) -> Result<Locked, Refused> {
     }
 }
 
-/// The same, only where the clock marked the page and nobody has used it since.
+/// Becomes the only holder if the clock marked the page and nobody has used it since.
 pub fn lock_marked(word: &impl Word) -> Result<Locked, Refused> {
     let found = word.load(Ordering::Relaxed);
     if found & STATE == MARKED { lock_from(word, found) } else { Err(Refused::Busy) }
 }
 
-/// The same, only where the page is in memory, free and dirty.
+/// Becomes the only holder if the page is in memory, free and dirty.
 pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
     let found = word.load(Ordering::Relaxed);
     match (found & STATE, found & DIRTY) {
@@ -122,14 +122,14 @@ pub fn lock_dirty(word: &impl Word) -> Result<Locked, Refused> {
 }
 
 fn lock_from<W: Word>(word: &W, found: u64) -> Result<Locked, Refused> {
-    // Acquire: what the last holder did is seen.
+    // Acquire: sees what the last holder did.
     word.compare_exchange(found, found & !STATE | WRITER, Ordering::Acquire).map_err(|_| Refused::Busy)?;
     // Readers without a hold must see the lock before what is written under it, as in every seqlock.
     W::fence(Ordering::Release);
     Ok(Locked { was_evicted: found & STATE == EVICTED, dirty: found & DIRTY != 0 })
 }
 
-/// Lets go as the writer.
+/// Releases the page as its writer.
 pub fn unlock(word: &impl Word, leave: Leave, dirty: bool) {
     let state = match leave {
         Leave::Free => FREE,
@@ -157,7 +157,7 @@ pub fn share(word: &impl Word) -> Result<(), Refused> {
     }
 }
 
-/// Lets go as a reader.
+/// Releases the page as one of its readers.
 #[inline]
 pub fn unshare(word: &impl Word) {
     let mut found = word.load(Ordering::Relaxed);
@@ -171,10 +171,10 @@ pub fn unshare(word: &impl Word) {
     }
 }
 
-/// Begins to read without holding: the version to be checked afterwards.
+/// Begins to read without holding: returns the version to check afterwards.
 #[inline]
 pub fn begin(word: &impl Word) -> Result<u64, Refused> {
-    // Acquire: what the last writer did is seen, though the clock came by since.
+    // Acquire: sees what the last writer did, even if the clock passed since.
     let found = word.load(Ordering::Acquire);
     match found & STATE {
         WRITER => Err(Refused::Busy),
@@ -187,16 +187,16 @@ pub fn begin(word: &impl Word) -> Result<u64, Refused> {
     }
 }
 
-/// Whether what was read since [`begin`] was the page's, undisturbed.
+/// Whether what was read since [`begin`] was the page's undisturbed content.
 #[inline]
 pub fn is_undisturbed<W: Word>(word: &W, version: u64) -> bool {
-    // Who read what a writer wrote under its lock sees the lock, or what came after it.
+    // Whoever read what a writer wrote under its lock sees the lock, or what came after it.
     W::fence(Ordering::Acquire);
     let now = word.load(Ordering::Relaxed);
     now & !(STATE | DIRTY) == version && !matches!(now & STATE, WRITER | EVICTED)
 }
 
-/// The clock's hand comes by: a page in use is marked, and evicted the next time unless somebody used it.
+/// The clock's hand passes: a page in use is marked, and evicted on the next pass unless somebody used it.
 pub fn pass(word: &impl Word) -> Seen {
     let found = word.load(Ordering::Relaxed);
     match found & STATE {
@@ -213,7 +213,7 @@ pub fn pass(word: &impl Word) -> Seen {
 mod tests {
     use super::*;
 
-    /// A word of this version, and what else is in it.
+    /// A word of this version, and its other fields.
     fn at(version: u64, rest: u64) -> u64 {
         version * VERSION + rest
     }
@@ -221,8 +221,8 @@ mod tests {
     const BUSY: Result<u64, Refused> = Err(Refused::Busy);
     const GONE: Result<u64, Refused> = Err(Refused::Evicted);
 
-    /// What each transition makes of a word whose state is `state`, with a version and with and without a change: the state
-    /// afterwards, or why it was refused. Neither the version nor the change may be touched.
+    /// The result of each transition on a word with this `state`, with a version and with and without a change: the new state,
+    /// or why it was refused. Neither the version nor the change may be touched.
     fn transitions(state: u64, dirty: u64) -> [Result<u64, Refused>; 6] {
         let rest = at(77, dirty);
         let all: [fn(&AtomicU64) -> Option<Refused>; 6] = [
@@ -267,14 +267,14 @@ mod tests {
         ];
         for (state, mut expected) in dirty {
             assert_eq!(transitions(state, DIRTY), expected, "state {state}, changed");
-            // Nothing to be written, whoever holds it.
+            // Nothing needs writing, whoever holds it.
             expected[2] = GONE;
             assert_eq!(transitions(state, 0), expected, "state {state}, unchanged");
         }
     }
 
     #[test]
-    fn the_clock_is_told_what_it_sees() {
+    fn the_clock_learns_what_it_sees() {
         let see = |state| pass(&AtomicU64::new(at(5, DIRTY + state)));
 
         assert_eq!([1, MOST_READERS, WRITER, EVICTED].map(see), [Seen::Skip; 4]);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_is_told_what_it_finds() {
+    fn a_writer_learns_what_it_finds() {
         let find = |state| lock(&AtomicU64::new(at(5, state))).unwrap();
 
         assert_eq!(find(FREE), Locked { was_evicted: false, dirty: false });

@@ -1,5 +1,5 @@
-//! Memory of pages that come and go: one reserved address range, a state word for each page, and guards that make the
-//! bytes safe to reach (after vmcache, Leis et al., SIGMOD 2023).
+//! Memory for pages that come and go: one reserved address range, a state word for each page, and guards that make access to
+//! the bytes safe (after vmcache, Leis et al., SIGMOD 2023).
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -15,21 +15,21 @@ use std::sync::atomic::AtomicU64;
 /// Ranges dropped by one call; more would be refused (UIO_MAXIOV).
 const RANGES: usize = 512;
 
-/// A range of pages; none takes memory until it is filled.
+/// A range of pages; a page takes no memory until it is filled.
 pub struct PageMemory {
-    /// Who reads or writes a missing page waits for it to be filled. Closed before the memory goes.
+    /// Whoever reads or writes a missing page waits until it is filled. Closed before the memory is freed.
     faults: Option<Uffd>,
     memory: Mapping,
     words: Box<[AtomicU64]>,
     page: usize,
 }
 
-/// A page that this holder alone has. Let go on drop: free for all, or evicted again where it was and nothing was put in.
+/// A page held by this guard alone. Released on drop: free for all, or evicted again if it was evicted and nothing was put in.
 pub struct Exclusive<'m> {
     memory: &'m PageMemory,
     number: u64,
     dirty: bool,
-    /// Its bytes are the page's.
+    /// Whether its bytes are the page's.
     filled: bool,
 }
 
@@ -40,7 +40,7 @@ pub struct Shared<'m> {
     count: u64,
 }
 
-/// A page that is read without holding it: what was read counts only once [`Optimistic::is_undisturbed`] says so.
+/// A page that is read without holding it: what was read counts only if [`Optimistic::is_undisturbed`] then returns true.
 #[derive(Clone, Copy, Debug)]
 pub struct Optimistic<'m> {
     word: &'m AtomicU64,
@@ -65,18 +65,18 @@ impl PageMemory {
         }
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(page));
         let length =
-            length.ok_or_else(|| Error::Invalid(format!("{count} pages of {page} bytes: more than addresses")))?;
+            length.ok_or_else(|| Error::Invalid(format!("{count} pages of {page} bytes exceed the address space")))?;
         let memory = Mapping::reserve(length)?;
-        // Huge pages would take memory that no page of ours is filled in; pages of that size may use them.
+        // Huge pages would take memory for pages that are not filled; pages of that size may use them.
         let advice = if page < crate::sys::map::HUGE_PAGE { Advice::NoHugePage } else { Advice::HugePage };
-        // Refused where the kernel has no huge pages, which is as well.
+        // Refused where the kernel has no huge pages, which does no harm.
         let _ = advice::madvise(&memory, 0, memory.length(), advice);
         let words = (0..count).map(|_| AtomicU64::new(state::NEW)).collect();
         Ok(PageMemory { faults: None, memory, words, page })
     }
 
-    /// The same, and whoever touches a page that is not in memory waits until it is filled: [`PageMemory::faults`] tells
-    /// which. Reached by plain pointers, so that no use is noticed: pages are evicted in the order they came.
+    /// Memory where touching an absent page waits until it is filled: [`PageMemory::faults`] tells
+    /// which page. Reached by plain pointers, so that uses are not noticed: pages are evicted in the order they arrived.
     ///
     /// Errors: as [`new`](PageMemory::new); Missing (no userfaultfd).
     pub fn faulting(count: u64, page: usize) -> Result<PageMemory> {
@@ -85,17 +85,17 @@ impl PageMemory {
         Ok(pages)
     }
 
-    /// Where faults are told, of memory made by [`faulting`](PageMemory::faulting).
+    /// The source of faults, for memory made by [`faulting`](PageMemory::faulting).
     pub fn faults(&self) -> Option<&Uffd> {
         self.faults.as_ref()
     }
 
-    /// All of the memory, for reading by copy. Pages of [`faulting`](PageMemory::faulting) memory are brought as they are
-    /// touched; other memory reads as zeros where nothing was filled in, so only the former gives it out.
+    /// All of the memory, for reading by copy; none unless made by [`faulting`](PageMemory::faulting), where absent pages are
+    /// brought when they are touched. In other memory they would read as zeros.
     ///
     /// # Safety
     ///
-    /// Nobody changes bytes of a page that is read through it meanwhile ([`Exclusive`] gives them for writing).
+    /// Nobody changes bytes of a page while it is read through this ([`Exclusive`] gives them for writing).
     pub unsafe fn view(&self) -> Option<View<'_>> {
         let length = self.memory.length();
         // SAFETY: the range lives as long as `self`; nobody writes what is read, as the caller promises.
@@ -120,24 +120,24 @@ impl PageMemory {
         ((address - self.memory.as_ptr() as usize) / self.page) as u64
     }
 
-    /// Lets those go on that wait for a page of [`faulting`](PageMemory::faulting) memory. With zeros where it could not be
-    /// filled.
+    /// Releases the threads that wait for a page of [`faulting`](PageMemory::faulting) memory. They see zeros where it could not
+    /// be filled.
     pub fn let_go(&self, number: u64, is_filled: bool) {
         let Some(faults) = &self.faults else { return };
         let address = self.memory.as_ptr() as usize + number as usize * self.page;
-        // Where a page is there already, waking is enough.
+        // Where the page is already there, waking is enough.
         if is_filled || faults.zero(address, self.page).is_err() {
             faults.wake(address, self.page);
         }
     }
 
-    /// Takes zeros of [`let_go`](PageMemory::let_go) away, so that the page is asked for again. Of
-    /// [`faulting`](PageMemory::faulting) memory only: other pages' bytes would be lost under whoever holds them.
+    /// Removes the zeros of [`let_go`](PageMemory::let_go), so that the page is requested again. Only for
+    /// [`faulting`](PageMemory::faulting) memory: in other memory the holders of the page would lose its bytes.
     ///
     /// Errors: Invalid (other memory), Io.
     pub fn forget(&self, number: u64) -> Result<()> {
         if self.faults.is_none() {
-            return Err(Error::Invalid("a page that nobody would bring again cannot be forgotten".to_owned()));
+            return Err(Error::Invalid("only a page of memory that faults can be forgotten".to_owned()));
         }
         advice::madvise(&self.memory, number as usize * self.page, self.page, Advice::DontNeed)
     }
@@ -147,7 +147,7 @@ impl PageMemory {
         self.page
     }
 
-    /// Pages.
+    /// Number of pages.
     pub fn count(&self) -> u64 {
         self.words.len() as u64
     }
@@ -156,17 +156,17 @@ impl PageMemory {
         &self.words[number as usize]
     }
 
-    /// The only holder of a page, in memory or not ([`Exclusive::is_filled`]).
+    /// Becomes the only holder of a page, in memory or not ([`Exclusive::is_filled`]).
     pub fn lock(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
         state::lock(self.word(number)).map(|locked| self.exclusive(number, locked))
     }
 
-    /// The same of a page that the clock marked and nobody used since.
+    /// Becomes the only holder of a page that the clock marked and nobody has used since.
     pub fn lock_marked(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
         state::lock_marked(self.word(number)).map(|locked| self.exclusive(number, locked))
     }
 
-    /// The same of a page that is dirty.
+    /// Becomes the only holder of a dirty page.
     pub fn lock_dirty(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
         state::lock_dirty(self.word(number)).map(|locked| self.exclusive(number, locked))
     }
@@ -175,7 +175,7 @@ impl PageMemory {
         Exclusive { memory: self, number, dirty: locked.dirty, filled: !locked.was_evicted }
     }
 
-    /// A reader of a page in memory.
+    /// Becomes a reader of a page in memory.
     #[inline]
     pub fn share(&self, number: u64) -> std::result::Result<Shared<'_>, Refused> {
         state::share(self.word(number))?;
@@ -191,13 +191,13 @@ impl PageMemory {
         Ok(Optimistic { word, bytes, length: self.page, version })
     }
 
-    /// The clock's hand comes by.
+    /// The clock's hand passes the page.
     pub fn pass(&self, number: u64) -> Seen {
         state::pass(self.word(number))
     }
 
     /// Gives memory to pages that are about to be filled: one call instead of a fault for each 4096 bytes (Linux 5.14; earlier
-    /// kernels refuse, and the faults come).
+    /// kernels refuse, and the faults happen).
     pub fn populate(&self, first: u64, count: usize) {
         if self.faults.is_some() {
             return;
@@ -205,12 +205,12 @@ impl PageMemory {
         let _ = advice::madvise(&self.memory, first as usize * self.page, count * self.page, Advice::PopulateWrite);
     }
 
-    /// Takes the memory of these pages back, and their content with it, in as few calls as the kernel allows. Returns
+    /// Frees the memory of these pages, and discards their content, in as few calls as the kernel allows. Returns
     /// the number of calls.
     ///
-    /// Errors: Io; then the pages are free, with their content.
+    /// Errors: Io; then the pages are free and keep their content.
     ///
-    /// Panics where a page is of other memory: its number would name one here that somebody may be reading.
+    /// Panics where a page belongs to other memory: its number would name one here that somebody may be reading.
     pub fn evict(&self, mut pages: Vec<Exclusive<'_>>) -> Result<u64> {
         assert!(pages.iter().all(|held| std::ptr::eq(held.memory, self)), "a page of other memory");
         let ranges: Vec<(usize, usize)> =
@@ -222,7 +222,7 @@ impl PageMemory {
             if advice::process_madvise_dont_need(&self.memory, ranges).is_ok_and(|dropped| dropped == all) {
                 continue;
             }
-            // Before Linux 6.14, or interrupted half-way: dropping twice harms nobody.
+            // Before Linux 6.14, or interrupted half-way: dropping twice does no harm.
             for (at, length) in ranges {
                 calls += 1;
                 advice::madvise(&self.memory, *at, *length, Advice::DontNeed)?;
@@ -237,17 +237,17 @@ impl PageMemory {
 }
 
 impl<'m> Exclusive<'m> {
-    /// Which page.
+    /// The page's number.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether its bytes are the page's; if not, they are whatever was left there.
+    /// Whether its bytes are the page's; if not, they are unspecified.
     pub fn is_filled(&self) -> bool {
         self.filled
     }
 
-    /// Puts the page's bytes in; what is left of the page becomes zeros or stays as it was.
+    /// Puts the page's bytes in; the rest of the page becomes zeros or stays as it was.
     ///
     /// Errors: Io (no memory for a page that others wait for).
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
@@ -259,7 +259,7 @@ impl<'m> Exclusive<'m> {
         Ok(())
     }
 
-    /// Writing would wait for ourselves: the kernel puts the page there, whole.
+    /// Writing would make this thread wait for itself: the kernel puts the whole page there.
     fn put_missing(&self, faults: &Uffd, bytes: &[u8]) -> Result<()> {
         let mut whole = Vec::new();
         let bytes = if bytes.len() == self.memory.page {
@@ -271,32 +271,32 @@ impl<'m> Exclusive<'m> {
         };
         let address = self.memory.memory.as_ptr() as usize + self.at();
         let copied = faults.copy(address, bytes).or_else(|error| match error.raw_os_error() {
-            // Zeros that stand for a page that could not be read, or what an eviction that failed left.
+            // Zeros in place of a page that could not be read, or the remains of an eviction that failed.
             Some(libc::EEXIST) => {
                 self.memory.forget(self.number).map_err(std::io::Error::other)?;
                 faults.copy(address, bytes)
             }
             _ => Err(error),
         });
-        copied.map_err(|error| Error::io("put a page where it is waited for", "UFFDIO_COPY", error))
+        copied.map_err(|error| Error::io("fill a page that a thread waits for", "UFFDIO_COPY", error))
     }
 
-    /// Its bytes are the page's now.
+    /// Marks its bytes as the page's.
     pub fn set_filled(&mut self) {
         self.filled = true;
     }
 
-    /// Whether it was changed since it was last written.
+    /// Whether it is dirty: changed since it was last written.
     pub fn is_dirty(&self) -> bool {
         self.dirty
     }
 
-    /// It is changed, or written.
+    /// Marks it as dirty, or as written.
     pub fn set_dirty(&mut self, dirty: bool) {
         self.dirty = dirty;
     }
 
-    /// Lets others read it, with this holder as the first of them.
+    /// Lets others read the page; this holder becomes its first reader.
     pub fn share(self) -> Shared<'m> {
         let held = std::mem::ManuallyDrop::new(self);
         state::unlock(held.memory.word(held.number), Leave::Reading, held.dirty);
@@ -331,10 +331,10 @@ impl Drop for Exclusive<'_> {
 }
 
 impl<'m> Shared<'m> {
-    /// Holds the page after the last one, too: the bytes of both lie next to each other.
+    /// Holds the page after the last one as well: their bytes are adjacent.
     pub fn extend(&mut self, next: Shared<'m>) {
         let is_next = std::ptr::eq(next.memory, self.memory) && next.first == self.first + self.count;
-        assert!(is_next, "pages that are not neighbours");
+        assert!(is_next, "the pages are not neighbours");
         let next = std::mem::ManuallyDrop::new(next);
         self.count += next.count;
     }
@@ -363,23 +363,26 @@ impl Drop for Shared<'_> {
 }
 
 impl Optimistic<'_> {
-    /// The word at `at` of the page, as it may be half-way through a change.
+    /// The word at `at` of the page, which may be in the middle of a change.
     ///
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn word(&self, at: usize) -> u64 {
-        assert!(at % 8 == 0 && at < self.length, "a word past the end of its page, or across words");
+        assert!(at % 8 == 0 && at < self.length, "a word must be aligned and lie within its page");
         // SAFETY: inside the reserved range and aligned. Read volatile, as another thread may write it or the kernel
         // drop it (it then reads as zeros): the value is used only where the state word proves neither happened.
         unsafe { self.bytes.add(at).cast::<u64>().read_volatile() }
     }
 
-    /// `N` words from `at` on, as [`word`](Optimistic::word), with one check for all.
+    /// `N` words from `at` on, like [`word`](Optimistic::word), with one check for all.
     ///
     /// Panics past the end, or where `at` is not a multiple of 8.
     #[inline]
     pub fn words<const N: usize>(&self, at: usize) -> [u64; N] {
-        assert!(at % 8 == 0 && N * 8 <= self.length && at <= self.length - N * 8, "words past the end of a page");
+        assert!(
+            at % 8 == 0 && N * 8 <= self.length && at <= self.length - N * 8,
+            "the words must be aligned and lie within their page"
+        );
         let from = self.bytes.wrapping_add(at);
         if N % 2 == 0 && at % 16 == 0 {
             let mut words = [0; N];
@@ -393,7 +396,7 @@ impl Optimistic<'_> {
         std::array::from_fn(|index| unsafe { from.add(index * 8).cast::<u64>().read_volatile() })
     }
 
-    /// Whether everything read so far was the page's, undisturbed.
+    /// Whether everything read so far was the page's undisturbed content.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
         state::is_undisturbed(self.word, self.version)

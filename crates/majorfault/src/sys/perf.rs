@@ -1,4 +1,4 @@
-//! perf_event_open(2), as much of it as counting needs; what samples need is in `samples`.
+//! perf_event_open(2), as far as counting needs it; `samples` has what sampling needs.
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -15,7 +15,7 @@ pub(super) const INHERIT: u64 = 1 << 1;
 pub(super) const EXCLUDE_KERNEL: u64 = 1 << 5;
 pub(super) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 
-/// Values come with the time enabled and the time running, to scale counters that had to share the hardware.
+/// Values come with the time enabled and the time running, to scale counters that shared the hardware.
 const READ_TIMES: u64 = 1 | 2;
 
 /// PERF_EVENT_IOC_SET_FILTER: _IOW('$', 6, char *).
@@ -78,10 +78,10 @@ pub struct Count {
     fd: OwnedFd,
 }
 
-/// Whether what the kernel does for the process is counted, too.
+/// Whether what the kernel does on behalf of the process is counted as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Yes; with perf_event_paranoid > 1 only for those with CAP_PERFMON.
+    /// Yes; with perf_event_paranoid > 1 this needs CAP_PERFMON.
     Counted,
     /// No.
     LeftOut,
@@ -109,9 +109,9 @@ impl Count {
         open(&attr, pid, -1).map(|fd| Count { fd })
     }
 
-    /// Counts only the tracepoint's events for which `filter` holds, such as `reason == 1`.
+    /// Counts only those events of the tracepoint for which `filter` holds, such as `reason == 1`.
     ///
-    /// Errors: EINVAL for a filter that does not fit the event's fields.
+    /// Errors: EINVAL where the filter does not fit the event's fields.
     pub fn filter(&self, filter: &str) -> io::Result<()> {
         let filter = CString::new(filter)?;
         // SAFETY: the request takes a string, which lives for the call.
@@ -119,9 +119,9 @@ impl Count {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Events so far, scaled up by enabled over running time where the counter had to share the hardware.
+    /// Events so far, scaled up by enabled over running time where the counter shared the hardware.
     ///
-    /// Errors: what read(2) says.
+    /// Errors: those of read(2).
     pub fn read(&self) -> io::Result<u64> {
         let mut bytes = [0u8; 24];
         let length = rustix::io::read(self.as_fd(), &mut bytes)?;

@@ -1,4 +1,4 @@
-//! Explicit reads and writes of a whole range: interruptions and short transfers are dealt with here.
+//! Explicit reads and writes of a whole range: interruptions and short transfers are handled here.
 
 use rustix::io::Errno;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::{Error, ErrorKind, Result};
 
 /// Fills `buffer` from `offset` on.
 ///
-/// Errors: UnexpectedEof where the file ends before; else what pread(2) says.
+/// Errors: UnexpectedEof where the file ends earlier; otherwise those of pread(2).
 pub fn pread_exact(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < buffer.len() {
@@ -20,9 +20,9 @@ pub fn pread_exact(file: &File, buffer: &mut [u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fills as much of `buffer` as the file has; the bytes read.
+/// Fills as much of `buffer` as the file has; returns the bytes read.
 ///
-/// Errors: what pread(2) says.
+/// Errors: those of pread(2).
 pub fn pread_some(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -38,7 +38,7 @@ pub fn pread_some(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize> 
 
 /// Writes all of `buffer` from `offset` on.
 ///
-/// Errors: what pwrite(2) says (ENOSPC, EIO).
+/// Errors: those of pwrite(2) (ENOSPC, EIO).
 pub fn pwrite_all(file: &File, buffer: &[u8], offset: u64) -> Result<()> {
     let mut done = 0;
     while done < buffer.len() {
@@ -52,10 +52,7 @@ pub fn pwrite_all(file: &File, buffer: &[u8], offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// The error of a file that ends inside what was asked for.
+/// The error for a file that ends inside the requested range.
 pub fn ended(offset: u64) -> Error {
-    Error::new(
-        ErrorKind::UnexpectedEof,
-        format!("the file ends at byte {offset}, before the end of what was asked for"),
-    )
+    Error::new(ErrorKind::UnexpectedEof, format!("the file ends at byte {offset}, inside the requested range"))
 }

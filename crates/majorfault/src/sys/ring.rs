@@ -1,7 +1,7 @@
 //! io_uring as a queue of slots: each slot has a buffer and at most one read or write in flight.
 //!
-//! Owning the buffers makes it safe: the kernel writes only into slots that are in flight, and those are neither lent
-//! nor freed.
+//! The queue owns the buffers, which makes it safe: the kernel writes only into slots that are in flight, and those are neither
+//! lent nor freed.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -28,10 +28,10 @@ fn missing(error: &io::Error) -> Missing {
         Some(libc::ENOMEM) => "raise ulimit -l (before Linux 5.12 rings count as locked memory)",
         _ => "allow io_uring in the container's seccomp profile, and set kernel.io_uring_disabled=0",
     };
-    Missing::new("io_uring", format!("io_uring_setup(2) says {}", error.kind()), remedy).told_by(error)
+    Missing::new("io_uring", format!("io_uring_setup(2) failed: {}", error.kind()), remedy).told_by(error)
 }
 
-/// What is read or written.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// From the file into the slot.
@@ -43,7 +43,7 @@ pub enum Operation {
 /// One transfer of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which way.
+    /// Its direction.
     pub operation: Operation,
     /// Index of the file.
     pub file: usize,
@@ -55,16 +55,16 @@ pub struct Transfer {
     pub end: usize,
 }
 
-/// What is asked of a queue.
+/// Options of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
-    /// Transfers in flight at most.
+    /// The most transfers in flight.
     pub depth: u32,
-    /// Slots: the depth, and as many as may lie ended and unseen while others are in flight.
+    /// Slots: the queue depth, and those that may have ended unseen while others are in flight.
     pub slots: u32,
     /// Bytes of a slot.
     pub slot: usize,
-    /// Whether files and buffers are registered, which spares the kernel looking them up at each transfer.
+    /// Whether files and buffers are registered, which saves the kernel looking them up for each transfer.
     pub register: bool,
 }
 
@@ -77,13 +77,13 @@ pub struct Queue {
     in_flight: Vec<bool>,
     files_registered: bool,
     buffers_registered: bool,
-    /// Rings of one issuer belong to the thread that enables them.
+    /// A ring with a single issuer belongs to the thread that enables it.
     issuer: Option<ThreadId>,
     enable: bool,
 }
 
 impl Queue {
-    /// Makes the ring and its buffers. The second value says what could not be registered.
+    /// Makes the ring and its buffers. The second value tells what could not be registered.
     ///
     /// Errors: Missing (no io_uring), Io (no memory).
     pub fn new(files: &[File], options: QueueOptions) -> Result<(Queue, Option<String>)> {
@@ -91,7 +91,8 @@ impl Queue {
         let files = files.map_err(|error| Error::io("duplicate a file descriptor", "dup", error))?;
         let (ring, enable) = ring(options.depth).map_err(|error| missing(&error))?;
         let length = options.slot.checked_mul(options.slots as usize);
-        let length = length.ok_or_else(|| Error::Invalid(format!("{options:?}: more memory than addresses")))?;
+        let length =
+            length.ok_or_else(|| Error::Invalid(format!("{options:?}: the buffers exceed the address space")))?;
         let slots = Block::new(length, 4096)?;
         let mut queue = Queue {
             ring,
@@ -108,7 +109,7 @@ impl Queue {
         Ok((queue, note))
     }
 
-    /// What it was made with.
+    /// The options that it was made with.
     pub fn options(&self) -> QueueOptions {
         self.options
     }
@@ -128,7 +129,7 @@ impl Queue {
         files.and(buffers).err().map(|error| format!("files or buffers are not registered ({error}); raise ulimit -l"))
     }
 
-    /// Whether this thread may use it; another queue is needed where not.
+    /// Whether this thread may use it; if not, it needs another queue.
     pub fn is_ours(&self) -> bool {
         self.issuer.is_none_or(|issuer| issuer == std::thread::current().id())
     }
@@ -142,7 +143,7 @@ impl Queue {
         if !fits || self.in_flight.get(slot).is_none_or(|busy| *busy) {
             return Err(Error::Invalid(format!("slot {slot} of the queue cannot take {transfer:?}")));
         }
-        // An address and no slice: other slots may be in flight.
+        // An address instead of a slice: other slots may be in flight.
         let address = self.slots.as_mut_ptr().wrapping_add(slot * self.options.slot + begin);
         let length = (end - begin) as u32;
         let entry = self.entry(operation, file, address, length, slot as u16).offset_of(offset);
@@ -176,21 +177,21 @@ impl Queue {
 
     /// Sends what was pushed, without waiting.
     ///
-    /// Errors: Io (the ring is not this thread's, or broken).
+    /// Errors: Io (the ring belongs to another thread, or is broken).
     pub fn submit(&mut self) -> Result<()> {
         self.enable_here()?;
         match self.ring.submit() {
             Ok(_) => Ok(()),
-            // Tried again with the next call that waits.
+            // The next call that waits tries again.
             Err(error) if is_passing(&error) => Ok(()),
             Err(error) => Err(Error::io("send reads", "io_uring_enter", error)),
         }
     }
 
-    /// Sends what was pushed and waits until at least one transfer has ended; each that has goes to `ended` with the
-    /// bytes transferred or the error. Interruptions are repeated.
+    /// Sends what was pushed and waits until at least one transfer has ended; each ended transfer goes to `ended` with its
+    /// bytes or its error. Interruptions are repeated.
     ///
-    /// Errors: Io (the ring is not this thread's, or broken).
+    /// Errors: Io (the ring belongs to another thread, or is broken).
     pub fn submit_and_wait(&mut self, ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
         self.enable_here()?;
         loop {
@@ -204,15 +205,15 @@ impl Queue {
         Ok(())
     }
 
-    /// Sends what was pushed and passes on what has ended meanwhile, without waiting.
+    /// Sends what was pushed and passes on what has ended, without waiting.
     ///
-    /// Errors: Io (the ring is not this thread's, or broken).
+    /// Errors: Io (the ring belongs to another thread, or is broken).
     pub fn submit_and_look(&mut self, ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
-        /// Lets the kernel post completions that wait for us to ask (io_uring_enter(2)).
+        /// Makes the kernel post completions that are held back until requested (io_uring_enter(2)).
         const IORING_ENTER_GETEVENTS: u32 = 1;
         self.enable_here()?;
         let pushed = self.ring.submission().len() as u32;
-        // SAFETY: no argument is passed beside numbers.
+        // SAFETY: only numbers are passed.
         let entered = unsafe { self.ring.submitter().enter::<()>(pushed, 0, IORING_ENTER_GETEVENTS, None) };
         match entered {
             Err(error) if !is_passing(&error) => return Err(Error::io("send reads", "io_uring_enter", error)),
@@ -244,14 +245,14 @@ impl Queue {
 
     /// Bytes of a slot that is not in flight.
     ///
-    /// Panics where it is: that would be a data race with the kernel.
+    /// Panics where it is in flight: that would be a data race with the kernel.
     pub fn slot(&self, slot: usize) -> &[u8] {
         assert!(!self.in_flight[slot], "slot {slot} is in flight");
         let begin = slot * self.options.slot;
         self.slots.part(begin..begin + self.options.slot)
     }
 
-    /// The same for writing.
+    /// The bytes of a slot for writing.
     pub fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
         assert!(!self.in_flight[slot], "slot {slot} is in flight");
         let begin = slot * self.options.slot;
@@ -259,12 +260,12 @@ impl Queue {
     }
 }
 
-/// An interruption, or a shortage that passes as transfers end.
+/// An interruption, or a shortage that ends as transfers end.
 fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
-/// The four kinds of entries, until offset and slot are set.
+/// The four kinds of entries, without offset and slot.
 enum Entry {
     Read(opcode::Read),
     ReadFixed(opcode::ReadFixed),
@@ -283,9 +284,9 @@ impl Entry {
     }
 }
 
-/// The best ring that this kernel has, and whether it still has to be enabled by the thread that will use it.
+/// The best ring that this kernel has, and whether its thread still has to enable it.
 fn ring(depth: u32) -> io::Result<(IoUring, bool)> {
-    // Completions are handled when we ask for them, not by interrupting us (Linux 6.1).
+    // Completions are processed on request, without interrupting the thread (Linux 6.1).
     let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(depth);
     if let Ok(ring) = deferred {
         return Ok((ring, true));
@@ -297,7 +298,7 @@ fn ring(depth: u32) -> io::Result<(IoUring, bool)> {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // The kernel may still write into the slots: wait, or leave their memory to it for ever.
+        // The kernel may still write into the slots: wait, or never free their memory.
         while self.in_flight.iter().any(|busy| *busy) {
             if !self.is_ours() || self.submit_and_wait(|_, _| {}).is_err() {
                 if let Ok(nothing) = Block::new(1, 4096) {

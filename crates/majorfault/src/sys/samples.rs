@@ -1,7 +1,7 @@
 //! Page faults of other threads as samples: perf_event_open(2) with a ring that is read in batches.
 //!
-//! The kernel writes records behind the head, we free them by moving the tail (linux/perf_event.h, perf_event_mmap_page).
-//! Nobody is woken: the watermark is never reached, the reader comes by itself.
+//! The kernel writes records at the head; the reader frees them by moving the tail (linux/perf_event.h, perf_event_mmap_page).
+//! No thread is woken: the watermark is never reached, the reader polls.
 #![allow(unsafe_code)]
 
 use super::perf::{self, ATTR_SIZE_VER5, Attr, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL, INHERIT, Kernel};
@@ -13,7 +13,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Bits of perf_event_attr: records of mappings (executable ones, then all others, in their longer form), of forks and
-/// exits, a watermark in bytes, thread and time on every record, a clock of our choice.
+/// exits, a watermark in bytes, thread and time on every record, a chosen clock.
 const MMAP: u64 = 1 << 8;
 const TASK: u64 = 1 << 13;
 pub(super) const WATERMARK: u64 = 1 << 14;
@@ -25,10 +25,10 @@ pub(super) const USE_CLOCKID: u64 = 1 << 25;
 /// PERF_SAMPLE_TID, TIME, ADDR: the fields of a sample, in this order.
 const SAMPLE_FIELDS: u64 = 1 << 1 | 1 << 2 | 1 << 3;
 
-/// PERF_SAMPLE_IP, before the others. Ends of minor faults leave it out, and are told from others by being shorter.
+/// PERF_SAMPLE_IP, before the others. Ends of minor faults leave it out; they differ by their shorter length.
 const SAMPLE_INSTRUCTION: u64 = 1;
 
-/// Bytes of a sample without the instruction, behind the header.
+/// Bytes of a sample without the instruction, after the header.
 const SHORT_SAMPLE: usize = 24;
 
 /// PERF_EVENT_IOC_SET_OUTPUT: _IO('$', 5).
@@ -45,7 +45,7 @@ const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 const DATA_OFFSET: usize = 1040;
 
-/// What is sampled, each occurrence once.
+/// What is sampled; every occurrence gives a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampled {
     /// Every page fault as it begins (PERF_COUNT_SW_PAGE_FAULTS).
@@ -53,19 +53,19 @@ pub enum Sampled {
     /// Page faults that waited for a device, as they end (PERF_COUNT_SW_PAGE_FAULTS_MAJ); with them new mappings and
     /// new processes.
     MajorFaults,
-    /// Page faults that started no read, as they end (PERF_COUNT_SW_PAGE_FAULTS_MIN). Those that waited for a read already
-    /// under way are among them (since Linux 6.6).
+    /// Page faults that started no read, as they end (PERF_COUNT_SW_PAGE_FAULTS_MIN). They include faults that waited for a read
+    /// already under way (since Linux 6.6).
     MinorFaults,
 }
 
-/// One thing that the kernel wrote.
+/// A record of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum PerfRecord {
     /// A fault began, or a major one ended.
     Fault {
-        /// Who met it.
+        /// The process.
         process: u32,
-        /// Which thread.
+        /// The thread.
         thread: u32,
         /// CLOCK_MONOTONIC.
         at: Nanos,
@@ -76,9 +76,9 @@ pub enum Record {
     },
     /// A minor fault ended.
     MinorEnded {
-        /// Who met it.
+        /// The process.
         process: u32,
-        /// Which thread.
+        /// The thread.
         thread: u32,
         /// CLOCK_MONOTONIC.
         at: Nanos,
@@ -87,9 +87,9 @@ pub enum Record {
     },
     /// The process mapped something.
     Mapped {
-        /// Who.
+        /// The process.
         process: u32,
-        /// When, CLOCK_MONOTONIC.
+        /// Time, CLOCK_MONOTONIC.
         at: Nanos,
         /// First byte.
         address: u64,
@@ -101,19 +101,19 @@ pub enum Record {
         device: (u32, u32),
         /// Inode of the file; zero for anonymous memory.
         inode: u64,
-        /// Path when it was opened, or what the kernel says instead (`//anon`).
+        /// Its path when it was opened, or the kernel's placeholder (`//anon`).
         path: String,
     },
     /// A new process or thread.
     Forked {
-        /// The new one's process.
+        /// The process of the new thread or process.
         process: u32,
-        /// The old one's process; the same for a new thread.
+        /// The process that started it; the same for a new thread.
         parent: u32,
-        /// When, CLOCK_MONOTONIC.
+        /// Time, CLOCK_MONOTONIC.
         at: Nanos,
     },
-    /// So many records did not fit.
+    /// So many records were lost because they did not fit.
     Lost(u64),
 }
 
@@ -148,9 +148,9 @@ impl Sampling {
         perf::open(&attr, thread, cpu as i32).map(|fd| Sampling { fd })
     }
 
-    /// Writes into `ring` from now on; both must be on the same processor.
+    /// Sends its records to `ring` from now on; both must be on the same processor.
     ///
-    /// Errors: EINVAL where they aren't.
+    /// Errors: EINVAL where they are not.
     pub fn write_into(&self, ring: &Ring) -> io::Result<()> {
         // SAFETY: both descriptors are open, and the request takes a descriptor as its number.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SET_OUTPUT, ring.event.fd.as_raw_fd()) };
@@ -166,7 +166,7 @@ pub struct Ring {
     mapped: usize,
     data: usize,
     size: usize,
-    /// One record, put together where it wraps around the end.
+    /// One record, reassembled where it wraps around the end.
     record: Vec<u8>,
 }
 
@@ -206,17 +206,17 @@ impl Ring {
         }
     }
 
-    /// Bytes of the data.
+    /// Bytes of the data area.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Shows every record written since the last time, oldest first, and gives their memory back. Returns their bytes.
-    pub fn drain(&mut self, mut see: impl FnMut(Record)) -> usize {
+    /// Shows every record written since the last time, oldest first, and frees their space. Returns their bytes.
+    pub fn drain(&mut self, mut see: impl FnMut(PerfRecord)) -> usize {
         self.drain_bytes(|kind, bytes| parse(kind, bytes).into_iter().for_each(&mut see))
     }
 
-    /// The same with each record's type and its bytes behind the header.
+    /// The same with each record's type and its bytes after the header.
     pub(super) fn drain_bytes(&mut self, mut see: impl FnMut(u32, &[u8])) -> usize {
         let head = self.place(HEAD).load(Ordering::Acquire);
         let begin = self.place(TAIL).load(Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl Ring {
             self.copy(tail, &mut header);
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
             let length = usize::from(u16::from_ne_bytes([header[6], header[7]]));
-            // A length that can't be would loop for ever: give the rest up.
+            // An impossible length would loop for ever: give up the rest.
             if length < 8 || length as u64 > head - tail {
                 break;
             }
@@ -237,7 +237,7 @@ impl Ring {
             self.record = record;
             tail += length as u64;
         }
-        // The copies must be done before the kernel may write there again.
+        // The copies must be complete before the kernel may write there again.
         fence(Ordering::SeqCst);
         self.place(TAIL).store(head, Ordering::Release);
         (head - begin) as usize
@@ -271,15 +271,18 @@ impl Drop for Ring {
     }
 }
 
-/// The fields of a record behind its header; `None` for kinds that nobody asked for, or too short ones.
-fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
+/// The fields of a record after its header; `None` for kinds that were not requested, and for records that are too short.
+fn parse(kind: u32, bytes: &[u8]) -> Option<PerfRecord> {
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     match kind {
-        SAMPLE if bytes.len() == SHORT_SAMPLE => {
-            Some(Record::MinorEnded { process: half(0)?, thread: half(4)?, at: Nanos(word(8)?), address: word(16)? })
-        }
-        SAMPLE => Some(Record::Fault {
+        SAMPLE if bytes.len() == SHORT_SAMPLE => Some(PerfRecord::MinorEnded {
+            process: half(0)?,
+            thread: half(4)?,
+            at: Nanos(word(8)?),
+            address: word(16)?,
+        }),
+        SAMPLE => Some(PerfRecord::Fault {
             instruction: word(0)?,
             process: half(8)?,
             thread: half(12)?,
@@ -290,7 +293,7 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
             // pid tid addr len pgoff maj min ino generation prot flags name..., then pid tid time by SAMPLE_ID_ALL.
             let name = bytes.get(64..bytes.len().checked_sub(16)?)?;
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            Some(Record::Mapped {
+            Some(PerfRecord::Mapped {
                 process: half(0)?,
                 at: Nanos(word(bytes.len() - 8)?),
                 address: word(8)?,
@@ -301,8 +304,8 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<Record> {
                 path: String::from_utf8_lossy(name).into_owned(),
             })
         }
-        FORK => Some(Record::Forked { process: half(0)?, parent: half(4)?, at: Nanos(word(16)?) }),
-        LOST => Some(Record::Lost(word(8)?)),
+        FORK => Some(PerfRecord::Forked { process: half(0)?, parent: half(4)?, at: Nanos(word(16)?) }),
+        LOST => Some(PerfRecord::Lost(word(8)?)),
         _ => None,
     }
 }
@@ -339,7 +342,8 @@ mod tests {
         bytes.extend([0; 8]);
         bytes.extend(5u64.to_ne_bytes());
 
-        let Some(Record::Mapped { process, at, address, length, offset, device, inode, path }) = parse(MAPPED, &bytes)
+        let Some(PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }) =
+            parse(MAPPED, &bytes)
         else {
             panic!("not read")
         };

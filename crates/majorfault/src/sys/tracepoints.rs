@@ -11,18 +11,18 @@ const TRACEPOINT: u32 = 2;
 /// PERF_SAMPLE_TID, TIME and RAW: the fields of a sample, in this order.
 const SAMPLE_FIELDS: u64 = 1 << 1 | 1 << 2 | 1 << 10;
 
-/// A tracepoint was passed.
+/// One hit of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit<'a> {
-    /// Who passed it.
+    /// The process.
     pub process: u32,
-    /// Which thread.
+    /// The thread.
     pub thread: u32,
     /// CLOCK_MONOTONIC.
     pub at: Nanos,
     /// The tracepoint's number.
     pub id: u64,
-    /// Its fields, where its `format` file says; padded with zeroes to a multiple of eight bytes, less four.
+    /// Its fields, at the offsets of its `format` file; padded with zeroes to a multiple of eight bytes, less four.
     pub fields: &'a [u8],
 }
 
@@ -30,7 +30,7 @@ impl Sampling {
     /// Samples every hit of the tracepoint `id` by `thread`, and by the threads and processes it starts from now on, while
     /// on processor `cpu`.
     ///
-    /// With [`Kernel::LeftOut`] only tracepoints at system calls are left, which count as user code.
+    /// With [`Kernel::LeftOut`] only the tracepoints at system calls remain, which count as user code.
     ///
     /// Errors: EACCES or EPERM (rights), ENOENT (no such tracepoint), ESRCH (no such thread), EMFILE.
     pub fn of_tracepoint(id: u64, thread: u32, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
@@ -51,7 +51,7 @@ impl Sampling {
 }
 
 impl Ring {
-    /// Shows every hit since the last time, oldest first, and gives their memory back. Returns how many were lost.
+    /// Shows every hit since the last time, oldest first, and frees their space. Returns how many were lost.
     pub fn drain_hits(&mut self, mut see: impl FnMut(Hit<'_>)) -> u64 {
         let mut lost = 0;
         self.drain_bytes(|kind, bytes| match kind {
@@ -67,7 +67,7 @@ impl Ring {
     }
 }
 
-/// A sample behind its header: process and thread, time, length of the fields, the fields, which begin with the number.
+/// A sample after its header: process and thread, time, length of the fields, the fields, which begin with the number.
 fn hit(bytes: &[u8]) -> Option<Hit<'_>> {
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let length = half(16)? as usize;

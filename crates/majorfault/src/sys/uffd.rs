@@ -1,6 +1,6 @@
-//! userfaultfd(2): faults of missing pages in a range are told to a thread, which puts the pages there.
+//! userfaultfd(2): the kernel reports faults of missing pages in a range to a thread, which puts the pages there.
 //!
-//! Five ioctls by hand: bindings that are generated need libclang at build time.
+//! Five ioctls by hand: generated bindings need libclang at build time.
 #![allow(unsafe_code)]
 
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Faults served by the program itself (Linux 4.3; without privileges 5.11 for its own, and where containers allow it).
+/// Faults served by the program itself (Linux 4.3; without privileges 5.11 for its own faults, and where containers allow it).
 pub const USERFAULTFD: Need =
     Need { name: "userfaultfd", summary: "faults of a memory range served by a thread of the program", probe };
 
@@ -21,7 +21,7 @@ fn probe() -> Probe {
             Some(libc::EINVAL) => "use Linux 5.11 or newer, or set vm.unprivileged_userfaultfd=1",
             _ => "allow userfaultfd in the container's seccomp profile, or set vm.unprivileged_userfaultfd=1",
         };
-        Missing::new("userfaultfd", format!("userfaultfd(2) says {}", error.kind()), remedy).told_by(&error)
+        Missing::new("userfaultfd", format!("userfaultfd(2) failed: {}", error.kind()), remedy).told_by(&error)
     })
 }
 
@@ -74,7 +74,7 @@ struct Zero {
     zeroed: i64,
 }
 
-/// What read(2) gives: 32 bytes, of which a page fault uses the flags and the address.
+/// What read(2) returns: 32 bytes, of which a page fault uses the flags and the address.
 #[repr(C)]
 #[derive(Clone, std::marker::Copy)]
 struct Message {
@@ -92,8 +92,8 @@ pub struct Uffd {
 }
 
 impl Uffd {
-    /// A descriptor that serves faults of this process: those of system calls, too, where the rights suffice; else of its
-    /// own instructions only, and a system call on a missing page fails with EFAULT.
+    /// A descriptor that serves faults of this process: those in system calls as well, where the rights suffice; otherwise only
+    /// faults of its own instructions, and a system call on a missing page fails with EFAULT.
     fn open() -> io::Result<Uffd> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         let fd = [flags, flags | UFFD_USER_MODE_ONLY].into_iter().find_map(|flags| {
@@ -109,7 +109,7 @@ impl Uffd {
         Ok(Uffd { features: api.features, ..uffd })
     }
 
-    /// Faults of missing pages in `memory`, which must be anonymous. Children of a fork do not get the range: they would
+    /// Registers faults of missing pages in `memory`, which must be anonymous. Forked children do not get the range: they would
     /// read zeros.
     ///
     /// Errors: Missing (no userfaultfd), Io (memory of another kind).
@@ -142,9 +142,9 @@ impl Uffd {
         }
     }
 
-    /// Puts `bytes`, whole pages, at `address`, which is missing, and lets those go on that wait for it.
+    /// Puts `bytes`, whole pages, at `address`, which is missing, and wakes the threads that wait for it.
     ///
-    /// Errors: EEXIST where a page is there already, ENOMEM.
+    /// Errors: EEXIST where a page is already there, ENOMEM.
     pub fn copy(&self, address: usize, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
@@ -152,7 +152,7 @@ impl Uffd {
             let mut copy = Copy { to, from, length: (bytes.len() - done) as u64, mode: 0, copied: 0 };
             let outcome = self.control(request(3, 3, size_of::<Copy>()), &mut copy);
             match outcome {
-                // The address space is being changed: what was copied so far is told.
+                // The address space is being changed: the kernel reports how much was copied so far.
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => done += copy.copied.max(0) as usize,
                 other => return other,
             }
@@ -162,20 +162,20 @@ impl Uffd {
 
     /// Puts zeros at missing pages.
     ///
-    /// Errors: EEXIST where a page is there already.
+    /// Errors: EEXIST where a page is already there.
     pub fn zero(&self, address: usize, length: usize) -> io::Result<()> {
         let mut zero = Zero { start: address as u64, length: length as u64, mode: 0, zeroed: 0 };
         self.control(request(3, 4, size_of::<Zero>()), &mut zero)
     }
 
-    /// Lets those go on that wait for these pages: they look again.
+    /// Wakes the threads that wait for these pages: they check again.
     pub fn wake(&self, address: usize, length: usize) {
         let mut wake = Wake { start: address as u64, length: length as u64 };
-        // Nobody waiting is no error, and a range that is gone has nobody waiting.
+        // That nobody waits is no error, and nobody waits for a range that is gone.
         let _ = self.control(request(2, 2, size_of::<Wake>()), &mut wake);
     }
 
-    /// Adds the addresses of faults that wait to `addresses`, up to 16; none if there are none.
+    /// Adds the addresses of waiting faults to `addresses`, up to 16; adds none if there are none.
     ///
     /// Errors: Io.
     pub fn waiting(&self, addresses: &mut Vec<usize>) -> Result<()> {

@@ -1,6 +1,6 @@
-//! Mapped bytes that are read by copy, because somebody else may change them at any moment: there is no slice of them.
+//! Mapped bytes that are read by copy, because anybody may change them at any moment: a view lends no slice of them.
 //!
-//! Every load is volatile: the compiler neither repeats nor leaves out nor reorders what it may not assume to stay, and
+//! Every load is volatile: the compiler neither repeats nor omits nor reorders loads of bytes that may change, and
 //! any bits are a valid integer, so a change in between gives older or newer bytes and never an undefined value.
 #![allow(unsafe_code)]
 
@@ -10,14 +10,14 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr;
 
-/// Bytes of one load where addresses allow it.
+/// Bytes of one load where the address allows it.
 const WIDE: usize = 16;
 
 /// A range of mapped bytes, read by copy.
 ///
-/// Others (a program that writes the file, another mapping of it) may change the bytes at any time, so that two readings of one
-/// byte may differ, and what is copied may be *torn*: older bytes here, newer ones there. Each aligned integer of up to 8
-/// bytes comes as a whole ([`value`](View::value)). Where the file was cut short, zeros are read; the owner's `check` tells.
+/// Others (a program that writes the file, another mapping of it) may change the bytes at any time. So two reads of one
+/// byte may differ, and a copy may be *torn*: older bytes here, newer ones there. Each aligned integer of up to 8
+/// bytes is read whole ([`value`](View::value)). Where the file was truncated, zeros are read; the owner's `check` reports it.
 #[derive(Clone, Copy)]
 pub struct View<'m> {
     begin: *const u8,
@@ -56,21 +56,25 @@ impl<'m> View<'m> {
         self.value(at)
     }
 
-    /// A part of it.
+    /// A part of the view.
     ///
     /// Panics past the end, as a slice does.
     pub fn part(&self, range: Range<usize>) -> View<'m> {
         let Range { start, end } = range;
-        assert!(start <= end && end <= self.length, "the part {start}..{end} of a view of {} bytes", self.length);
+        assert!(
+            start <= end && end <= self.length,
+            "the part {start}..{end} is not in a view of {} bytes",
+            self.length
+        );
         View { begin: self.begin.wrapping_add(start), length: end - start, mapping: PhantomData }
     }
 
-    /// Copies the bytes from `at` on into `into`, which they fill.
+    /// Copies the bytes from `at` on into `into`, and fills it.
     ///
     /// Panics past the end.
     pub fn read(&self, at: usize, into: &mut [u8]) {
         let fits = into.len() <= self.length && at <= self.length - into.len();
-        assert!(fits, "{} bytes at {at} of a view of {}", into.len(), self.length);
+        assert!(fits, "{} bytes at {at} pass the end of a view of {}", into.len(), self.length);
         // SAFETY: inside the range by the assertion, which is readable while the view lives.
         unsafe { load(self.begin.add(at), into) }
     }
@@ -82,7 +86,7 @@ impl<'m> View<'m> {
         copy
     }
 
-    /// The number at byte `at`, in the machine's byte order; none where it passes the end. One load, and so never torn, where
+    /// The number at byte `at`, in the machine's byte order; none where it passes the end. One load, so never torn, where
     /// its address is a multiple of its size (the file's first byte lies at a multiple of the page size).
     pub fn value<T: Plain>(&self, at: usize) -> Option<T> {
         if size_of::<T>() > self.length || at > self.length - size_of::<T>() {
@@ -101,11 +105,11 @@ impl<'m> View<'m> {
         Some(unsafe { value.assume_init() })
     }
 
-    /// Goes through all of it in pieces as long as `buffer`, the last one shorter, each copied there.
+    /// Iterates over the view in pieces as long as `buffer`, the last one shorter, each copied to `buffer`.
     ///
     /// Panics where `buffer` is empty.
     pub fn chunks<'b>(self, buffer: &'b mut [u8]) -> Chunks<'m, 'b> {
-        assert!(!buffer.is_empty(), "pieces of no bytes");
+        assert!(!buffer.is_empty(), "the buffer for pieces is empty");
         Chunks { rest: self, buffer }
     }
 }
@@ -138,11 +142,12 @@ impl Chunks<'_, '_> {
     }
 }
 
-/// A number of which any bits are a value; of this library only.
+/// A number for which any bits are a value; only this library declares them.
 pub trait Plain: Copy + sealed::Plain {}
 
 mod sealed {
-    /// Keeps others from declaring types plain that are not.
+    /// Prevents others from implementing `Plain` for types that do not qualify.
+    #[allow(unnameable_types, reason = "it seals the trait: nobody else can implement it")]
     pub trait Plain {}
 }
 
@@ -163,8 +168,9 @@ unsafe fn load(from: *const u8, into: &mut [u8]) {
     // SAFETY: the first of the caller's bytes.
     unsafe { load_bytes(from, head) };
     let from = from.wrapping_add(head.len());
-    let (pieces, tail) = rest.as_chunks_mut::<WIDE>();
-    for (index, piece) in pieces.iter_mut().enumerate() {
+    let whole = rest.len() / WIDE * WIDE;
+    let (pieces, tail) = rest.split_at_mut(whole);
+    for (index, piece) in pieces.chunks_exact_mut(WIDE).enumerate() {
         // SAFETY: inside the caller's bytes; aligned, because the head ends there.
         let words = unsafe { two_words(from.wrapping_add(index * WIDE)) };
         let (low, high) = piece.split_at_mut(8);
@@ -172,7 +178,7 @@ unsafe fn load(from: *const u8, into: &mut [u8]) {
         high.copy_from_slice(&words[1].to_ne_bytes());
     }
     // SAFETY: the last of the caller's bytes.
-    unsafe { load_bytes(from.wrapping_add(pieces.len() * WIDE), tail) };
+    unsafe { load_bytes(from.wrapping_add(whole), tail) };
 }
 
 /// # Safety
@@ -186,7 +192,7 @@ unsafe fn load_bytes(from: *const u8, into: &mut [u8]) {
     }
 }
 
-/// Sets the bytes from `to` on to those of `from`, by stores as wide as the address allows; others may see part of it done.
+/// Writes `from` to the bytes at `to`, by stores as wide as the address allows; others may see part of it done.
 ///
 /// # Safety
 ///
@@ -198,13 +204,15 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
     // SAFETY: the first of the caller's bytes.
     unsafe { store_bytes(to, head) };
     let to = to.wrapping_add(head.len());
-    let (pieces, tail) = rest.as_chunks::<WIDE>();
-    for (index, piece) in pieces.iter().enumerate() {
+    let (pieces, tail) = rest.split_at(rest.len() / WIDE * WIDE);
+    for (index, piece) in pieces.chunks_exact(WIDE).enumerate() {
+        let mut word = [0; WIDE];
+        word.copy_from_slice(piece);
         // SAFETY: inside the caller's bytes; aligned, because the head ends there.
-        unsafe { to.add(index * WIDE).cast::<u128>().write_volatile(u128::from_ne_bytes(*piece)) };
+        unsafe { to.add(index * WIDE).cast::<u128>().write_volatile(u128::from_ne_bytes(word)) };
     }
     // SAFETY: the last of the caller's bytes.
-    unsafe { store_bytes(to.wrapping_add(pieces.len() * WIDE), tail) };
+    unsafe { store_bytes(to.wrapping_add(pieces.len()), tail) };
 }
 
 /// # Safety
@@ -218,7 +226,7 @@ unsafe fn store_bytes(to: *mut u8, from: &[u8]) {
     }
 }
 
-/// Two words by one load, which reads a whole page about as fast as a reader without others can.
+/// Two words by one load, which reads a whole page about as fast as a non-volatile reader could.
 ///
 /// # Safety
 /// 16 readable bytes, aligned so.

@@ -1,4 +1,4 @@
-//! A watch that goes on, round after round, until SIGINT or the end of the process: a live screen, metrics for others.
+//! A watch that continues, round after round, until SIGINT or the end of the process: a live screen, and metrics.
 
 use crate::doctor::tell::endpoint::Endpoint;
 use crate::doctor::tell::totals::Totals;
@@ -16,25 +16,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Cursor home, then clear to the end: what was there before stays in the scrollback.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
-/// Where the rounds go.
+/// Where the rounds are written.
 #[derive(Debug)]
 pub struct LiveOutputs {
     /// The screen after each round, on standard output.
     pub watch: bool,
-    /// Where metrics are served.
+    /// The address that serves metrics.
     pub openmetrics: Option<SocketAddr>,
-    /// The file that they are written to after each round.
+    /// The file that metrics are written to after each round.
     pub textfile: Option<outputs::Output>,
 }
 
 impl LiveOutputs {
-    /// Whether there is any.
+    /// Whether any output is wanted.
     pub fn is_any(&self) -> bool {
         self.watch || self.openmetrics.is_some() || self.textfile.is_some()
     }
 }
 
-/// Watches process `pid` until it ends or `stop` is raised; gives the worst that any round found.
+/// Watches process `pid` until it ends or `stop` is raised; returns the worst severity that any round found.
 ///
 /// Errors: those of [`Watcher::open`], and Io where an output cannot be opened or written.
 pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicBool) -> Result<Option<Severity>> {
@@ -44,7 +44,7 @@ pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicB
     let (mut worst, mut is_first) = (None, true);
     while totals.runs && !stop.load(Ordering::Relaxed) {
         match watcher.round(options, stop) {
-            // What a part of a round shows would replace what a whole one did.
+            // An incomplete round would replace the result of a complete one.
             Ok(_) if stop.load(Ordering::Relaxed) && !is_first => break,
             Ok(evidence) => {
                 let findings = doctor::examine(&evidence);
@@ -72,7 +72,7 @@ struct Sinks {
 }
 
 impl Sinks {
-    /// Opens the outputs and writes them once, so that one that cannot be had is told at once.
+    /// Opens the outputs and writes them once, so that an output that is not possible is reported at once.
     fn open(outputs: LiveOutputs, totals: &Totals) -> Result<Sinks> {
         let LiveOutputs { watch, openmetrics, textfile } = outputs;
         let serve = |address| Endpoint::open(address, openmetrics::render(totals)?);
@@ -93,7 +93,7 @@ impl Sinks {
         let is_screen = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         let begin: &[u8] = if is_screen { CLEAR } else { b"\n" };
         let written = tell::print(evidence, findings, &mut text)
-            // Past anstream, which takes out all sequences where NO_COLOR is set.
+            // Not through anstream, which removes all sequences where NO_COLOR is set.
             .and_then(|()| io::stdout().write_all(begin))
             .and_then(|()| anstream::stdout().write_all(&text))
             .and_then(|()| io::stdout().flush());

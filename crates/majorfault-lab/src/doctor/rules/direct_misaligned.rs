@@ -1,4 +1,4 @@
-//! O_DIRECT with buffers, offsets or lengths that don't fit: the calls fail, or the file system reads through the cache.
+//! O_DIRECT with misaligned buffers, offsets or lengths: the calls fail, or the file system reads through the page cache.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::{Calls, Evidence};
@@ -19,24 +19,24 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Read calls below which it is chance.
+    /// Fewer read calls than this may be chance.
     FEWEST: u64 = 100, Count;
-    /// Read calls for each byte that they returned, above which most of them failed.
+    /// Read calls for each returned byte; above it most of them failed.
     CALLS_A_BYTE: u64 = 2, Count;
-    /// Bytes returned for each byte from devices, above which the page cache gave them.
+    /// Bytes returned for each byte from devices; above it they come from the page cache.
     FROM_CACHE: u64 = 4, Times;
-    /// Bytes returned, below which the page cache may have had them for another reason.
+    /// Bytes returned; below it the page cache may have had them for another reason.
     LEAST: u64 = 16 << 20, Bytes;
-    /// Bytes of the file in the page cache that show that it is read through it.
+    /// Bytes of the file in the page cache that show that it is read through the cache.
     CACHED: u64 = 1 << 20, Bytes;
-    /// Size of another open file from which on it may be the one that is read through the page cache.
+    /// Size of another open file that makes it a candidate for what is read through the page cache.
     OTHER: u64 = 1 << 20, Bytes;
 }
 
 const ALIGN: Remedy = Remedy {
     when: "",
     says: "align offset, length and buffer to 4096 bytes (posix_memalign(&buffer, 4096, length)); statx(2) with \
-           STATX_DIOALIGN tells the least that works",
+           STATX_DIOALIGN reports the smallest alignment that works",
     proof: Proof::Command("strace -f -e trace=read,pread64,preadv -p {pid}"),
     symptom: None,
 };
@@ -51,7 +51,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
         }
         () if is_by_the_cache(evidence, calls, direct) => {
             let fact = format!("{returned} returned, {} from devices", Bytes(calls.device_bytes).rounded());
-            (Severity::Warning, "go through the page cache all the same", fact)
+            (Severity::Warning, "go through the page cache nevertheless", fact)
         }
         () => return Vec::new(),
     };
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Calls;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         Evidence { calls: Some(Calls { read_calls: 100_000, ..Calls::default() }), ..open() }
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_fail_are_told_with_what_they_returned() {
+    fn calls_that_fail_are_reported_with_what_they_returned() {
         let mut evidence = open();
         evidence.calls = Some(Calls { read_calls: 1000, read_call_bytes: 499, device_bytes: 0 });
 
@@ -142,11 +142,11 @@ mod tests {
     }
 
     #[test]
-    fn direct_reads_by_the_cache_are_told_with_what_came_from_devices() {
+    fn direct_reads_by_the_cache_are_reported_with_what_came_from_devices() {
         let found = only(&RULE, &by_the_cache());
 
         assert_eq!(found.severity, Severity::Warning);
-        assert_eq!(found.what, "reads of a file opened with O_DIRECT go through the page cache all the same");
+        assert_eq!(found.what, "reads of a file opened with O_DIRECT go through the page cache nevertheless");
         assert_eq!(found.evidence, ["1000 read calls", "16.0 MiB returned, 4.00 MiB from devices"]);
     }
 

@@ -1,4 +1,4 @@
-//! Read calls that copy the same cached bytes again and again: a cache in front of a cache.
+//! Read calls that copy the same cached bytes again and again: one cache in front of another.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::Evidence;
@@ -18,21 +18,21 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Bytes copied each second, from which on it costs a good part of a processor.
+    /// Bytes copied each second that cost a good part of a processor.
     FAST: f64 = 200e6, BytesPerSecond;
     /// Times that the open files were read over.
     PASSES: f64 = 3.0, Times;
-    /// Size of a file below which it does not count.
+    /// Size of a file; smaller ones do not count.
     LEAST: u64 = 4 << 20, Bytes;
-    /// Bytes copied for each byte from devices, below which it is not the page cache that is copied.
+    /// Bytes copied for each byte from devices; below it the page cache is not what is copied.
     FROM_CACHE: u64 = 20, Times;
 }
 
 const MAP: Remedy = Remedy {
     when: "",
-    says: "map the file and read it in place; or, if the program has a cache of its own, open with O_DIRECT and make that \
+    says: "map the file and read it in place; or, if the program has its own cache, open with O_DIRECT and make the cache \
            larger (RocksDB: use_direct_reads; MySQL: innodb_flush_method=O_DIRECT)",
-    // Reads by calls are counted, not listed: there is nothing to replay.
+    // Read calls are counted, not listed: there is nothing to replay.
     proof: Proof::Command("majorfault compare {scope} --cache warm -m mmap -m pread"),
     symptom: None,
 };
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::watch::files::Descriptor;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         reading(64 << 20, 2_000_000_000, 0)
     }
@@ -78,7 +78,7 @@ mod tests {
         assert!(look(&evidence).is_empty());
     }
 
-    /// 5 s of read calls over one file.
+    /// 5 s of read calls for one file.
     fn reading(size_bytes: u64, read_call_bytes: u64, device_bytes: u64) -> Evidence {
         let mut evidence = healthy();
         evidence.descriptors = vec![Descriptor { path: "/data/x".to_owned(), size_bytes, ..Descriptor::default() }];

@@ -9,7 +9,7 @@ use majorfault::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
     name: "fault_stall",
-    summary: "threads wait for the device in page faults for a good part of the time",
+    summary: "threads wait for the device in page faults for much of their time",
     looks_at: &[Part::MappedFiles, Part::Faults],
     thresholds: THRESHOLDS,
     trouble: "threads wait in page faults for {share} of their time",
@@ -21,11 +21,11 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Waits below which it is chance.
+    /// Fewer waits than this may be chance.
     FEWEST: u64 = 50, Count;
-    /// Share of a thread's time that is worth a warning.
+    /// Share of the threads' time that is worth a warning.
     MUCH: f64 = 0.1, Share;
-    /// Share of a thread's time that is most of it, which is critical.
+    /// Share of the threads' time that is most of it: critical.
     MOST: f64 = 0.6, Share;
 }
 
@@ -47,7 +47,7 @@ const BY_STRIDES: Remedy = Remedy {
 
 const WITHOUT_ORDER: Remedy = Remedy {
     when: "without an order",
-    says: "keep many reads in flight: io_uring or pread from many threads with MADV_RANDOM's 4 KiB, instead of faults, \
+    says: "keep many reads in flight, by io_uring or by pread of 4 KiB from many threads, instead of faults, \
            which wait one by one",
     proof: Proof::Replay(Arms { now: None, remedy: "uring:depth=32", workload: None }),
     symptom: Some(Symptom::Lookups),
@@ -94,13 +94,13 @@ mod tests {
     use super::*;
     use crate::doctor::Finding;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         waiting(100, 12_000_000_000)
     }
 
     #[test]
-    fn a_strided_scan_that_waits_is_told_its_stride() {
+    fn a_strided_scan_that_waits_gets_its_stride() {
         let evidence = with_file(|file| {
             file.waits = 10_000;
             file.waited_ns = 16_000_000_000;
@@ -123,7 +123,7 @@ mod tests {
         assert!(look(&evidence).is_empty());
     }
 
-    /// Watched for 5 s, with four threads that have 20 s of time together.
+    /// A watch of 5 s with four threads, which have 20 s of time together.
     fn waiting(waits: u64, waited_ns: u64) -> Evidence {
         with_file(|file| (file.waits, file.waited_ns) = (waits, waited_ns))
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = waiting(1000, 4_000_000_000);
         evidence.files[0].major = 700;
 

@@ -1,4 +1,4 @@
-//! Forking with much writable memory: the page tables are copied while everybody waits, and every page written after it
+//! Forking with much writable memory: the page tables are copied while all threads wait, and every page written afterwards
 //! faults once more.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
@@ -7,10 +7,10 @@ use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "fork_large",
-    summary: "a process with much writable memory forks, and pays by copy-on-write",
+    summary: "a process with much writable memory forks and pays for copy-on-write",
     looks_at: &[Part::Faults, Part::Status],
     thresholds: THRESHOLDS,
-    trouble: "it forks with much writable memory",
+    trouble: "the process forks with much writable memory",
     remedies: &[&SPAWN],
     gain: Gain::Unknown,
     look,
@@ -19,9 +19,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Anonymous memory from which on it is felt: some 10 ms for each GiB to copy the tables.
+    /// Anonymous memory that makes a fork noticeable: some 10 ms for each GiB to copy the tables.
     MUCH: u64 = 256 << 20, Bytes;
-    /// Faults in anonymous memory after each fork; without them it was vfork or posix_spawn, which copy nothing.
+    /// Faults in anonymous memory after each fork; fewer mean vfork or posix_spawn, which copy nothing.
     COPIES: u64 = 256, Count;
 }
 
@@ -42,7 +42,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     let each = faults.anonymous as f64 / faults.forks as f64;
     let facts = vec![
         format!("{} forks in {:.1} s", faults.forks, evidence.watched.as_secs_f64()),
-        format!("{} anonymous", Bytes(anonymous).rounded()),
+        format!("{} of anonymous memory", Bytes(anonymous).rounded()),
         format!("{} faults in it, {each:.0} after each fork", faults.anonymous),
     ];
     vec![Case::of("process", Severity::Warning, &SPAWN).facts(facts)]
@@ -53,7 +53,7 @@ mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         forking(4, 2048, 1 << 30)
     }
@@ -92,12 +92,12 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &forking(4, 2048, 1 << 30));
 
         assert_eq!(
             found.evidence,
-            ["4 forks in 5.0 s", "1.00 GiB anonymous", "2048 faults in it, 512 after each fork"]
+            ["4 forks in 5.0 s", "1.00 GiB of anonymous memory", "2048 faults in it, 512 after each fork"]
         );
         assert_eq!(found.proof, "perf stat -e minor-faults,page-faults -p 77 -- sleep 5");
     }

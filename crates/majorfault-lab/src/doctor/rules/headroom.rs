@@ -1,4 +1,4 @@
-//! The cgroup is full of memory that can't be freed: the next allocation may kill a process.
+//! The cgroup is full of memory that cannot be freed: the next allocation may kill a process.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::Evidence;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     summary: "anonymous memory nearly fills the cgroup's limit",
     looks_at: &[Part::Limit, Part::Counters],
     thresholds: THRESHOLDS,
-    trouble: "{share} of the memory limit can't be freed; the OOM killer is next",
+    trouble: "{share} of the memory limit is anonymous memory, which cannot be freed; the OOM killer may be next",
     remedies: &[&RAISE],
     gain: Gain::Unknown,
     look,
@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Share of the limit that is anonymous; the rest is all that reclaim can give.
+    /// Share of the limit that is anonymous; only the rest can be reclaimed.
     FULL: f64 = 0.9, Share;
 }
 
@@ -42,7 +42,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
         format!("limit {}", Bytes(limit).rounded()),
         format!("anonymous {}", Bytes(anonymous).rounded()),
         format!("page cache {}, all that can be dropped", Bytes(cache).rounded()),
-        format!("{} of it this process", Bytes(evidence.process.anonymous_bytes).rounded()),
+        format!("{} of it in this process", Bytes(evidence.process.anonymous_bytes).rounded()),
     ];
     let case = Case::of("cgroup", Severity::Critical, &RAISE).facts(facts);
     let case = case.figure("share", format!("{:.0} %", share * 100.0)).figure("group", &group.path);
@@ -54,7 +54,7 @@ mod tests {
     use super::super::scenes::{count, healthy, only, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         filled(9 << 30)
     }
@@ -84,17 +84,20 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_a_limit_that_is_a_quarter_larger() {
+    fn the_figures_are_reported_with_a_limit_that_is_a_quarter_larger() {
         let found = only(&RULE, &filled(9 << 30));
 
-        assert_eq!(found.what, "90 % of the memory limit can't be freed; the OOM killer is next");
+        assert_eq!(
+            found.what,
+            "90 % of the memory limit is anonymous memory, which cannot be freed; the OOM killer may be next"
+        );
         assert_eq!(
             found.evidence,
             [
                 "limit 10.0 GiB",
                 "anonymous 9.00 GiB",
                 "page cache 512 MiB, all that can be dropped",
-                "3.00 GiB of it this process"
+                "3.00 GiB of it in this process"
             ]
         );
         assert!(found.remedy.starts_with("raise the limit to 12.5 GiB"), "{}", found.remedy);

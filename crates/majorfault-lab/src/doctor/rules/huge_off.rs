@@ -1,4 +1,4 @@
-//! Much anonymous memory in small pages, where huge ones could be had.
+//! Much anonymous memory in small pages, where huge pages are possible.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::{Evidence, Huge};
@@ -6,10 +6,10 @@ use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "huge_off",
-    summary: "much anonymous memory lies in small pages, and huge ones are off or not asked for",
+    summary: "much anonymous memory is in small pages, and huge pages are off or not requested",
     looks_at: &[Part::Smaps, Part::Kernel],
     thresholds: THRESHOLDS,
-    trouble: "large anonymous memory lies in 4 KiB pages",
+    trouble: "much anonymous memory is in 4 KiB pages",
     remedies: &[&ALLOW, &ASK],
     gain: Gain::Unknown,
     look,
@@ -18,11 +18,11 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Anonymous memory from which on it matters.
+    /// Anonymous memory from which on huge pages matter.
     MUCH: u64 = 256 << 20, Bytes;
-    /// Share of it in huge pages from which on that is enough.
+    /// Share of it in huge pages that is enough.
     ENOUGH: f64 = 0.1, Share;
-    /// Share of it that huge pages are asked for, from which on asking again would not help.
+    /// Share of it that requests huge pages; above it another request would not help.
     ASKED: f64 = 0.5, Share;
 }
 
@@ -36,7 +36,7 @@ const ALLOW: Remedy = Remedy {
 };
 
 const ASK: Remedy = Remedy {
-    when: "they are not asked for",
+    when: "they are not requested",
     says: "madvise(p, n, MADV_HUGEPAGE) after allocating, aligned to 2 MiB (glibc: \
            GLIBC_TUNABLES=glibc.malloc.hugetlb=1; jemalloc: thp:always; Java: -XX:+UseTransparentHugePages)",
     proof: PROOF,
@@ -51,14 +51,14 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     }
     let Some(remedy) = remedy(setting, huge) else { return Vec::new() };
     let facts = vec![
-        format!("{} anonymous in mappings of 2 MiB and more", Bytes(huge.anonymous_bytes).rounded()),
+        format!("{} of anonymous memory in mappings of 2 MiB and more", Bytes(huge.anonymous_bytes).rounded()),
         format!("{} of it in huge pages", Bytes(huge.huge_bytes).rounded()),
         format!("transparent_hugepage/enabled is {setting}"),
     ];
     vec![Case::of("process", Severity::Note, remedy).facts(facts)]
 }
 
-/// None where they are wanted and allowed: memory is fragmented, or it was touched before.
+/// None where huge pages are requested and allowed: memory is fragmented, or it was touched before the request.
 fn remedy(setting: &str, huge: Huge) -> Option<&'static Remedy> {
     match setting {
         "never" => Some(&ALLOW),
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Huge;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         lying(1 << 30, 0, 0, "madvise")
     }
@@ -131,17 +131,17 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &lying(1 << 30, 64 << 20, 0, "madvise"));
 
         assert_eq!(
             found.evidence,
             [
-                "1.00 GiB anonymous in mappings of 2 MiB and more",
+                "1.00 GiB of anonymous memory in mappings of 2 MiB and more",
                 "64.0 MiB of it in huge pages",
                 "transparent_hugepage/enabled is madvise"
             ]
         );
-        assert_eq!(found.what, "large anonymous memory lies in 4 KiB pages");
+        assert_eq!(found.what, "much anonymous memory is in 4 KiB pages");
     }
 }

@@ -1,14 +1,14 @@
-//! Mapping and unmapping all the time: system calls, faults again, and TLB shootdowns on every processor that runs us.
+//! Mapping and unmapping all the time: system calls, repeated faults, and TLB shootdowns on every processor that runs the process.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::{Evidence, FaultCounts};
 
 pub(super) const RULE: Rule = Rule {
     name: "map_churn",
-    summary: "mappings are made and thrown away all the time, with TLB shootdowns",
+    summary: "files or memory are mapped and unmapped all the time, which costs TLB shootdowns",
     looks_at: &[Part::Faults, Part::Status],
     thresholds: THRESHOLDS,
-    trouble: "mappings are made and thrown away all the time",
+    trouble: "the process maps and unmaps all the time",
     remedies: &[&OF_FILES, &OF_MEMORY],
     gain: Gain::Unknown,
     look,
@@ -17,9 +17,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Mappings each second of a process with several threads, which stop each other.
+    /// Mappings each second in a process with several threads, which interrupt each other.
     WITH_OTHERS: f64 = 500.0, PerSecond;
-    /// Mappings each second of a process with one thread, which only cost time.
+    /// Mappings each second in a process with one thread, which only cost time.
     ALONE: f64 = 3000.0, PerSecond;
 }
 
@@ -27,14 +27,14 @@ const PROOF: Proof = Proof::Command("perf trace -s -e mmap,munmap -p {pid} -- sl
 
 const OF_FILES: Remedy = Remedy {
     when: "files",
-    says: "map once and keep it, or pread into a buffer that is used again",
+    says: "map once and keep the mapping, or pread into one buffer",
     proof: PROOF,
     symptom: None,
 };
 
 const OF_MEMORY: Remedy = Remedy {
     when: "memory",
-    says: "keep large blocks instead of returning them: mallopt(M_MMAP_THRESHOLD, 1 << 30) and M_TRIM_THRESHOLD \
+    says: "keep large blocks instead of returning them to the kernel: mallopt(M_MMAP_THRESHOLD, 1 << 30) and M_TRIM_THRESHOLD \
            (environment: MALLOC_MMAP_THRESHOLD_=1073741824 MALLOC_TRIM_THRESHOLD_=1073741824)",
     proof: PROOF,
     symptom: None,
@@ -43,7 +43,7 @@ const OF_MEMORY: Remedy = Remedy {
 fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(faults) = &evidence.faults else { return Vec::new() };
     let is_shared = evidence.process.threads > 1;
-    // What stays mapped is growth, not churn.
+    // Mappings that stay are growth, not churn.
     let is_growth = evidence.process.mappings >= faults.mapped;
     if evidence.rate(faults.mapped) < if is_shared { WITH_OTHERS } else { ALONE } || is_growth {
         return Vec::new();
@@ -59,7 +59,7 @@ fn facts(evidence: &Evidence, faults: &FaultCounts) -> Vec<String> {
     let made = evidence.rate(faults.mapped);
     let mut facts = vec![
         format!("{made:.0} mappings made each second, {} mapped at the end", evidence.process.mappings),
-        format!("{} of them files", percent(faults.mapped_files, faults.mapped)),
+        format!("{} of them file mappings", percent(faults.mapped_files, faults.mapped)),
         format!("{} threads", evidence.process.threads),
     ];
     if own > 0 {
@@ -80,7 +80,7 @@ mod tests {
     use super::super::scenes::{count, healthy, only, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         mapping(2, 3000, 1500)
     }
@@ -103,7 +103,7 @@ mod tests {
         assert!(look(&evidence).is_empty());
     }
 
-    /// In 5 s.
+    /// A watch of 5 s.
     fn mapping(threads: u64, mapped: u64, mapped_files: u64) -> Evidence {
         let mut evidence = healthy();
         evidence.process.threads = threads;
@@ -136,14 +136,15 @@ mod tests {
 
     #[test]
     fn the_remedy_is_for_files_where_half_of_the_mappings_are() {
-        assert!(only(&RULE, &mapping(2, 3000, 1500)).remedy.starts_with("map once and keep it"));
+        assert!(only(&RULE, &mapping(2, 3000, 1500)).remedy.starts_with("map once and keep the mapping"));
         assert!(only(&RULE, &mapping(2, 3000, 1499)).remedy.contains("MALLOC_MMAP_THRESHOLD_=1073741824"));
     }
 
     #[test]
-    fn the_figures_are_told_with_the_flushes_where_they_are_counted() {
+    fn the_figures_are_reported_with_the_flushes_where_they_are_counted() {
         let mut evidence = mapping(4, 5000, 1000);
-        let facts = ["1000 mappings made each second, 120 mapped at the end", "20 % of them files", "4 threads"];
+        let facts =
+            ["1000 mappings made each second, 120 mapped at the end", "20 % of them file mappings", "4 threads"];
         assert_eq!(only(&RULE, &evidence).evidence, facts);
 
         evidence.counters.extend([("tlb_flush_local_shootdown", 100), ("tlb_flush_local_mm_shootdown", 200)]);
@@ -158,9 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn a_single_flush_is_told_and_none_is_not() {
+    fn a_single_flush_is_reported_and_none_is_not() {
         let mut evidence = mapping(4, 5000, 4900);
-        assert_eq!(only(&RULE, &evidence).evidence[1], "98 % of them files");
+        assert_eq!(only(&RULE, &evidence).evidence[1], "98 % of them file mappings");
         evidence.counters.push(("tlb_flush_local_shootdown", 0));
         assert_eq!(only(&RULE, &evidence).evidence.len(), 3);
 

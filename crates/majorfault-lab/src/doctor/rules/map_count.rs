@@ -1,4 +1,4 @@
-//! Nearly as many mappings as a process may have; the next mmap or mprotect fails with "out of memory".
+//! Nearly as many mappings as a process may have: the next mmap or mprotect fails with "out of memory".
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::Evidence;
@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     summary: "the number of mappings is near vm.max_map_count",
     looks_at: &[Part::Status, Part::Kernel],
     thresholds: THRESHOLDS,
-    trouble: "{count} mappings of {most} that are allowed; beyond it mmap fails with \"out of memory\"",
+    trouble: "{count} mappings of {most} allowed; beyond that mmap fails with \"out of memory\"",
     remedies: &[&ALLOW_MORE],
     gain: Gain::Unknown,
     look,
@@ -17,15 +17,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Share of the mappings that are allowed, which is near.
+    /// Share of the allowed mappings that is near the limit.
     NEAR: f64 = 0.8, Share;
-    /// Share of the mappings that are allowed, beyond which the next ones fail: critical.
+    /// Share of the allowed mappings beyond which the next ones fail: critical.
     NEXT: f64 = 0.95, Share;
 }
 
 const ALLOW_MORE: Remedy = Remedy {
     when: "",
-    says: "sysctl -w vm.max_map_count={more} (Elasticsearch and others ask for 262144 or more); fewer, larger mappings",
+    says: "sysctl -w vm.max_map_count={more} (Elasticsearch and others ask for 262144 or more); or make fewer, larger mappings",
     proof: Proof::Command("wc -l /proc/{pid}/maps; sysctl vm.max_map_count"),
     symptom: None,
 };
@@ -51,7 +51,7 @@ mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         of_1000(900)
     }
@@ -92,7 +92,7 @@ mod tests {
     fn four_times_the_limit_is_asked_for_and_at_least_what_elasticsearch_asks() {
         let found = only(&RULE, &of_1000(900));
 
-        assert_eq!(found.what, "900 mappings of 1000 that are allowed; beyond it mmap fails with \"out of memory\"");
+        assert_eq!(found.what, "900 mappings of 1000 allowed; beyond that mmap fails with \"out of memory\"");
         assert_eq!(found.evidence, ["90 % of vm.max_map_count", "1 of files, 899 anonymous"]);
         assert!(found.remedy.starts_with("sysctl -w vm.max_map_count=262144 "), "{}", found.remedy);
 

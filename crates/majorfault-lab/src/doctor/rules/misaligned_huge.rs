@@ -1,4 +1,4 @@
-//! A mapping that could have huge pages, but whose address and file offset differ modulo 2 MiB, so that it can't.
+//! A mapping that could have huge pages, but its address and file offset differ modulo 2 MiB, which rules them out.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::{Evidence, FileMapping, MappedFile};
@@ -7,10 +7,10 @@ use majorfault::sys::map::HUGE_PAGE;
 
 pub(super) const RULE: Rule = Rule {
     name: "misaligned_huge",
-    summary: "huge pages are wanted for a mapping whose address does not fit its file offset",
+    summary: "huge pages are requested for a mapping, but its address does not fit its file offset",
     looks_at: &[Part::MappedFiles, Part::Smaps],
     thresholds: THRESHOLDS,
-    trouble: "huge pages are wanted, but the mapping's address makes them impossible",
+    trouble: "huge pages are requested, but the mapping's address makes them impossible",
     remedies: &[&ALIGN],
     gain: Gain::Unknown,
     look,
@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Length of a mapping below which it gains little.
+    /// Length of a mapping; shorter ones gain little.
     LEAST: u64 = 8 << 20, Bytes;
 }
 
@@ -43,7 +43,7 @@ fn of_file(file: &MappedFile) -> Option<Case> {
     let facts = vec![
         format!("{} at {:#x}", Bytes(mapping.vma.len()).rounded(), mapping.vma.start),
         format!("address minus file offset is {} beyond a multiple of 2 MiB", Bytes(skew(mapping)).rounded()),
-        mapping.deep.map_or("wanted by the mount's huge= option".to_owned(), |deep| {
+        mapping.deep.map_or("requested by the mount's huge= option".to_owned(), |deep| {
             format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())
         }),
     ];
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Deep;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         let mut evidence = skewed(8 << 20, "rw");
         advise(&mut evidence, Deep { huge_wanted: true, ..Deep::default() });
@@ -85,7 +85,7 @@ mod tests {
         assert!(look(&evidence).is_empty());
     }
 
-    /// Begins one page beyond what its file offset asks for.
+    /// Begins one page after the address that fits its file offset.
     fn skewed(length: u64, options: &str) -> Evidence {
         with_file(|file| {
             file.mount_options = options.to_owned();
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = skewed(8 << 20, "huge=always");
         assert_eq!(only(&RULE, &evidence).evidence[2], "0 B of it in huge pages");
 
@@ -129,7 +129,7 @@ mod tests {
             [
                 "8.00 MiB at 0x7f0000001000",
                 "address minus file offset is 4.00 KiB beyond a multiple of 2 MiB",
-                "wanted by the mount's huge= option"
+                "requested by the mount's huge= option"
             ]
         );
     }

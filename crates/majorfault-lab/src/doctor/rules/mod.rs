@@ -1,4 +1,4 @@
-//! The defects that are recognised, one file each.
+//! The defects that the doctor recognises, one file each.
 
 mod direct_misaligned;
 mod double_buffering;
@@ -23,7 +23,7 @@ mod will_need_cap;
 
 use super::rule::Rule;
 
-/// Every rule; of equally bad findings the first is told first.
+/// Every rule; equally severe findings are reported in this order.
 pub const ALL: &[&Rule] = &[
     &truncated::RULE,
     &headroom::RULE,
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_declares_all_that_is_told_of_it() {
+    fn a_rule_declares_all_that_is_reported_about_it() {
         for rule in ALL {
             let name = rule.name;
             let texts = [rule.summary, rule.trouble].into_iter().chain(rule.remedies.iter().map(|remedy| remedy.says));
@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    /// Whether a text is the sentence with its figures filled in.
+    /// Whether `text` is the sentence `pattern` with its figures filled in.
     fn is_filled(sentence: &str, text: &str) -> bool {
         let fixed = sentence.split('{').map(|part| part.split_once('}').map_or(part, |(_, after)| after));
         fixed.into_iter().all(|part| text.contains(part))
@@ -141,7 +141,7 @@ mod tests {
         Part::Kernel,
     ];
 
-    /// Evidence of which one part could not be seen.
+    /// Evidence in which one part could not be seen.
     fn without(part: Part, mut evidence: Evidence) -> Evidence {
         match part {
             Part::MappedFiles => evidence.files.clear(),

@@ -1,4 +1,4 @@
-//! A file of a network file system is mapped: a lost connection becomes a SIGBUS or a thread that can't be killed.
+//! A mapped file on a network file system: a lost connection becomes a SIGBUS, or a thread that cannot be killed.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::{Evidence, MappedFile};
@@ -18,13 +18,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Waits for the file from which on it costs time now, which is worth a warning.
+    /// Waits for the file that cost noticeable time now: a warning.
     FELT: u64 = 50, Count;
 }
 
 const READ: Remedy = Remedy {
     when: "",
-    says: "read it with pread, whose errors can be handled, or copy it to a local disk first (SQLite: no WAL on network \
+    says: "read it with pread, which returns errors, or copy it to a local disk first (SQLite: no WAL on network \
            file systems; LMDB: not supported there)",
     proof: Proof::Command("findmnt -T {scope}"),
     symptom: None,
@@ -46,8 +46,8 @@ fn of_file(file: &MappedFile) -> Case {
     let severity = if file.waits >= FELT { Severity::Warning } else { Severity::Note };
     let facts = vec![
         format!("{} mapped", Bytes(file.mapped_bytes()).rounded()),
-        format!("{} faults, {} waited", file.faults, file.waits),
-        "a server's error becomes SIGBUS in the thread that touches the page".to_owned(),
+        format!("{} faults, {} of them waited", file.faults, file.waits),
+        "an error of the server becomes a SIGBUS in the thread that touches the page".to_owned(),
     ];
     Case::of_file(file, severity, &READ).figure("filesystem", &file.filesystem).facts(facts)
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::super::scenes::{only, with_file, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         on("nfs4", 0)
     }
@@ -97,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &on("nfs", 7));
 
         assert_eq!(found.what, "a file on nfs is mapped");
-        assert_eq!(found.evidence[..2], ["1.00 GiB mapped", "900 faults, 7 waited"]);
+        assert_eq!(found.evidence[..2], ["1.00 GiB mapped", "900 faults, 7 of them waited"]);
     }
 }

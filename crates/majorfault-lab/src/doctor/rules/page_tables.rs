@@ -1,4 +1,4 @@
-//! Page tables that take a good part of the memory they map: sparse touches in a large mapping, or many processes.
+//! Page tables that take much of the memory that they map: sparse touches in a large mapping, or many processes.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::Evidence;
@@ -6,7 +6,7 @@ use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "page_tables",
-    summary: "page tables take a good part of the resident memory",
+    summary: "page tables take much of the resident memory",
     looks_at: &[Part::Status],
     thresholds: THRESHOLDS,
     trouble: "page tables take {share} of the resident memory",
@@ -18,15 +18,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Share of the resident bytes; full tables of 4 KiB pages are 0.2 %.
+    /// Share of the resident bytes; full tables of 4 KiB pages take 0.2 %.
     SHARE: f64 = 0.05, Share;
-    /// Bytes of page tables below which nobody cares.
+    /// Bytes of page tables; fewer do not matter.
     LEAST: u64 = 8 << 20, Bytes;
 }
 
 const UNMAP: Remedy = Remedy {
     when: "",
-    says: "unmap what is not used any more (MADV_DONTNEED keeps the tables), map windows instead of everything, or read \
+    says: "unmap what is no longer used (MADV_DONTNEED keeps the tables), map windows instead of everything, or read \
            sparse data with pread",
     proof: Proof::Command("grep -E 'VmPTE|VmRSS' /proc/{pid}/status"),
     symptom: None,
@@ -54,7 +54,7 @@ mod tests {
     use super::super::scenes::{healthy, only, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         tables(16 << 20, 64 << 20)
     }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_the_largest_mapping() {
+    fn the_figures_are_reported_with_the_largest_mapping() {
         let mut evidence = tables(16 << 20, 64 << 20);
 
         let found = only(&RULE, &evidence);

@@ -1,5 +1,5 @@
-//! MADV_POPULATE_READ (or MAP_POPULATE, mlock) on a mapping with MADV_RANDOM: the kernel faults page by page without
-//! read-ahead. Those faults are made by no instruction, so the process's count has them and the samples don't.
+//! MADV_POPULATE_READ (or MAP_POPULATE, mlock) on a mapping with MADV_RANDOM: the kernel faults in page by page without
+//! read-ahead. No instruction makes those faults, so the process's counter includes them and the samples do not.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::Evidence;
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     summary: "a mapping is populated page by page because MADV_RANDOM came first",
     looks_at: &[Part::MappedFiles, Part::Faults, Part::AdviceInForce, Part::Counters],
     thresholds: THRESHOLDS,
-    trouble: "populated one page at a time, because MADV_RANDOM is in force",
+    trouble: "the mapping is populated one page at a time, because MADV_RANDOM is in force",
     remedies: &[&POPULATE_FIRST],
     gain: Gain::Waits,
     look,
@@ -18,9 +18,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Waits by no instruction, each second, that are more than chance.
+    /// Waits each second that no instruction caused; fewer may be chance.
     MANY: f64 = 100.0, PerSecond;
-    /// Waits by no instruction for each by an instruction, from which on they are what the program waits for.
+    /// Waits that no instruction caused, for each that one did, from which on they are what the program waits for.
     MOSTLY: u64 = 4, Times;
 }
 
@@ -39,13 +39,13 @@ fn look(evidence: &Evidence) -> Vec<Case> {
         return Vec::new();
     }
     let random = evidence.data_files().filter_map(|file| Some((file, file.random_advice()?)));
-    // The one whose calls were seen; without a name for the one that is populated, the largest that fits.
+    // The file with the calls that were seen; if the populated file is not known, the largest that fits.
     let Some((file, known)) = random.max_by_key(|(file, _)| (file.populate_calls, file.mapped_bytes())) else {
         return Vec::new();
     };
     let mut facts = vec![
-        format!("{unseen} waits for the device made by the kernel (populate, mlock), {:.0}/s", evidence.rate(unseen)),
-        format!("{} by instructions", faults.major),
+        format!("{unseen} waits for the device caused by the kernel (populate, mlock), {:.0}/s", evidence.rate(unseen)),
+        format!("{} caused by instructions", faults.major),
         known.to_owned(),
     ];
     if file.populate_calls > 0 {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Deep;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         let mut evidence = healthy();
         count(&mut evidence, "major_faults", 30_000);
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(found.evidence[3], "7 calls of MADV_POPULATE seen");
     }
 
-    /// In 5 s, with MADV_RANDOM in force.
+    /// A watch of 5 s, with MADV_RANDOM in force.
     fn waited(by_the_kernel: u64, by_instructions: u64) -> Evidence {
         let mut evidence = healthy();
         count(&mut evidence, "major_faults", by_the_kernel + by_instructions);
@@ -129,21 +129,21 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &waited(1000, 20));
 
         assert_eq!(
             found.evidence,
             [
-                "1000 waits for the device made by the kernel (populate, mlock), 200/s",
-                "20 by instructions",
+                "1000 waits for the device caused by the kernel (populate, mlock), 200/s",
+                "20 caused by instructions",
                 "advice random in force (VmFlags rr)"
             ]
         );
     }
 
     #[test]
-    fn a_single_call_that_was_seen_is_told() {
+    fn a_single_call_that_was_seen_is_reported() {
         let mut evidence = waited(1000, 0);
         evidence.files[0].populate_calls = 1;
 

@@ -1,5 +1,5 @@
-//! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so the hot
-//! ones are evicted like the cold.
+//! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so hot
+//! pages are evicted like cold ones.
 
 use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::watch::evidence::{self, Evidence, MappedFile};
@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     summary: "MADV_RANDOM under memory pressure evicts hot pages (Linux 6.3 and newer)",
     looks_at: &[Part::MappedFiles, Part::Faults, Part::AdviceInForce, Part::Counters, Part::Kernel],
     thresholds: THRESHOLDS,
-    trouble: "MADV_RANDOM makes hot pages as evictable as cold ones",
+    trouble: "MADV_RANDOM lets the kernel evict hot pages like cold ones",
     remedies: &[&TAKE_BACK],
     gain: Gain::Waits,
     look,
@@ -18,15 +18,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Waits for the file below which it is chance.
+    /// Fewer waits for the file than this may be chance.
     FEWEST: u64 = 64, Count;
-    /// Evicted pages needed again, each second, that are pressure on memory.
+    /// Evicted pages needed again each second that mean memory pressure.
     PRESSURE: f64 = evidence::PRESSURE, PerSecond;
 }
 
 const TAKE_BACK: Remedy = Remedy {
     when: "",
-    says: "madvise(p, length, MADV_NORMAL) and a small read-ahead of the device (read_ahead_kb=16), or keep the hot part \
+    says: "madvise(p, length, MADV_NORMAL) and a small read-ahead for the device (read_ahead_kb=16), or keep the hot part \
            in a pool of your own",
     // Only pages that are needed again can show it.
     proof: Proof::Replay(Arms { now: Some("mmap:advice=random"), remedy: "mmap", workload: Some("--workload zipf") }),
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Deep;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         let mut evidence = planted();
         (evidence.files[0].advised, evidence.files[0].mappings[0].deep) = (Some("MADV_RANDOM"), None);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_the_limit_to_try_within() {
+    fn the_figures_are_reported_with_the_limit_to_try_within() {
         let mut evidence = planted();
         let found = only(&RULE, &evidence);
 

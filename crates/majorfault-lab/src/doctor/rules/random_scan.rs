@@ -1,4 +1,4 @@
-//! MADV_RANDOM on a mapping that is read in order: no read-ahead, one page for each wait.
+//! MADV_RANDOM on a mapping that is read in order: no read-ahead, and each wait brings one page.
 
 use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::doctor::software::Symptom;
@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Waits for the file below which it is chance.
+    /// Fewer waits for the file than this may be chance.
     FEWEST: u64 = 64, Count;
     /// Share of the steps that must be in order.
     ORDERED: f64 = 0.6, Share;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Deep;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         with_file(|file| {
             file.major = 900;
@@ -89,7 +89,7 @@ mod tests {
         assert!(look(&evidence).is_empty());
 
         evidence.files[0].mappings[0].deep = None;
-        assert!(only(&RULE, &evidence).evidence[0].contains("given while watched"));
+        assert!(only(&RULE, &evidence).evidence[0].contains("given during the watch"));
 
         evidence.files[0].advised = Some("MADV_NORMAL");
         assert!(look(&evidence).is_empty());
@@ -104,7 +104,7 @@ mod tests {
         evidence
     }
 
-    /// Seen: MADV_SEQUENTIAL was advised, and plain mappings were replayed.
+    /// MADV_SEQUENTIAL was advised, but plain mappings were replayed.
     #[test]
     fn what_is_advised_is_what_is_replayed() {
         let found = only(&RULE, &scanned(900, Pattern::Sequential, 0.9));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &scanned(900, Pattern::Sequential, 0.87));
 
         assert_eq!(

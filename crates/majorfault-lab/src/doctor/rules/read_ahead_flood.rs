@@ -9,7 +9,7 @@ use majorfault::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
     name: "read_ahead_flood",
-    summary: "random faults make the device read many times what is touched",
+    summary: "read-ahead for random faults reads many times what is touched",
     looks_at: &[Part::MappedFiles, Part::Faults, Part::ReadCalls],
     thresholds: THRESHOLDS,
     trouble: "read-ahead reads {times} times what is touched",
@@ -21,20 +21,20 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Bytes read for each byte of a touched page, from which on it is a flood.
+    /// Bytes read for each byte of a touched page.
     FLOOD: f64 = 8.0, Times;
-    /// Bytes read below which it doesn't matter.
+    /// Bytes read; fewer do not matter.
     LEAST: u64 = 32 << 20, Bytes;
-    /// Waits for the file below which it is chance.
+    /// Fewer waits for the file than this may be chance.
     FEWEST: u64 = 64, Count;
     /// Share of the steps that must be random.
     RANDOM: f64 = 0.6, Share;
-    /// Share of the waits that must be the file's: bytes are counted for the process.
+    /// Share of the waits that must be the file's, because bytes are counted for the whole process.
     OWN: f64 = 0.8, Share;
 }
 
 const ADVISE: Remedy = Remedy {
-    when: "memory suffices",
+    when: "memory is sufficient",
     says: "madvise(p, length, MADV_RANDOM)",
     proof: Proof::Replay(Arms { now: Some("mmap"), remedy: "mmap:advice=random", workload: None }),
     symptom: Some(Symptom::Lookups),
@@ -42,7 +42,7 @@ const ADVISE: Remedy = Remedy {
 
 const PAST_THE_CACHE: Remedy = Remedy {
     when: "memory is short, since Linux 6.3",
-    says: "MADV_RANDOM would stop it, but since Linux 6.3 hot pages then count as cold under memory pressure: better \
+    says: "MADV_RANDOM would stop it, but since Linux 6.3 it lets hot pages be evicted under memory pressure: use \
            pread or io_uring with O_DIRECT and a pool of your own, or read_ahead_kb=16 for the device",
     proof: Proof::Replay(Arms { now: Some("mmap"), remedy: "uring:depth=32", workload: None }),
     symptom: Some(Symptom::Lookups),
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::Deep;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         flooded()
     }
@@ -107,7 +107,7 @@ mod tests {
         assert!(found.remedy.contains("MADV_RANDOM") && found.what.contains("57 times"), "{found:?}");
     }
 
-    /// Seen with LMDB and MDB_NORDAHEAD: its inner pages are dropped and read again, each alone.
+    /// Seen with LMDB and MDB_NORDAHEAD: its inner pages are dropped and read again, one at a time.
     #[test]
     fn pages_that_are_read_again_alone_are_no_read_ahead() {
         let mut evidence = flooded();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = reading(200 << 20);
         let facts =
             ["200 MiB read from devices", "4.00 MiB in touched pages", "order: random (95 %)", "read_ahead_kb 128"];

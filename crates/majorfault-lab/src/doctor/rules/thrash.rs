@@ -1,4 +1,4 @@
-//! Pages are evicted and needed again: the working set is larger than the memory it is allowed.
+//! Pages are evicted and needed again: the working set is larger than the memory that it may use.
 
 use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
 use crate::doctor::software::Symptom;
@@ -9,10 +9,10 @@ use majorfault::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
     name: "thrash",
-    summary: "evicted pages are needed again: the limit is below the working set",
+    summary: "evicted pages are needed again: the working set is larger than the memory limit",
     looks_at: &[Part::Counters],
     thresholds: THRESHOLDS,
-    trouble: "pages are evicted and read again: memory is too small for how it is used",
+    trouble: "pages are evicted and read again: the working set does not fit into memory",
     remedies: &[&SCAN, &HOT_SET, &POOL],
     gain: Gain::Waits,
     look,
@@ -21,13 +21,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 thresholds! {
-    /// Pages needed again, each second, that are worth a warning.
+    /// Evicted pages needed again each second that are worth a warning.
     MUCH: f64 = 200.0, PerSecond;
-    /// Pages needed again, each second, that are most of what happens, which is critical.
+    /// Evicted pages needed again each second that dominate the run: critical.
     MOST: f64 = 5000.0, PerSecond;
 }
 
-/// Past the page cache.
+/// The remedy bypasses the page cache.
 const PROOF: Proof = Proof::Replay(Arms { now: None, remedy: "uring:depth=32", workload: None });
 
 const SCAN: Remedy = Remedy {
@@ -47,7 +47,7 @@ const HOT_SET: Remedy = Remedy {
 
 const POOL: Remedy = Remedy {
     when: "without an order",
-    says: "{more}; or read with O_DIRECT into a pool of your own, which evicts by your own knowledge",
+    says: "{more}; or read with O_DIRECT into a pool of your own, which can evict by what the program knows",
     proof: PROOF,
     symptom: Some(Symptom::Thrash),
 };
@@ -57,7 +57,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     let limit = evidence.group.as_ref().and_then(|group| group.limit_bytes);
     let file = evidence.data_files().filter(|file| file.waits > 0).max_by_key(|file| file.waits);
     let mut facts = vec![format!(
-        "{rate:.0} evicted pages needed again each second (count of the {whose}), {}/s",
+        "{rate:.0} evicted pages needed again each second (counted for the {whose}), {}/s",
         Bytes((rate * 4096.0) as u64).rounded()
     )];
     facts.extend(limit.into_iter().flat_map(|limit| of_limit(evidence, limit)));
@@ -73,13 +73,13 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     }]
 }
 
-/// Pages needed again each second, and whose count that is.
+/// Evicted pages needed again each second, and where they were counted.
 fn rate(evidence: &Evidence) -> Option<(f64, &'static str)> {
     let (rate, whose) = evidence.refaults()?;
     if whose != "machine" {
         return Some((rate, whose));
     }
-    // Others may be the cause: this process needed no more pages again than devices read for it, or it waited for.
+    // Others may be the cause: this process cannot have needed more pages again than devices read for it, or than it waited for.
     let waits = evidence.faults.as_ref().map_or(0, |faults| faults.waits);
     let own = evidence.rate(evidence.calls.map_or(waits, |calls| calls.device_bytes / 4096));
     Some((rate.min(own), whose))
@@ -94,7 +94,7 @@ fn of_limit(evidence: &Evidence, limit: u64) -> [String; 2] {
             level("cgroup_anon_bytes"),
             level("cgroup_file_bytes")
         ),
-        format!("limit met {} times", evidence.counter("cgroup_limit_hits").unwrap_or(0)),
+        format!("limit reached {} times", evidence.counter("cgroup_limit_hits").unwrap_or(0)),
     ]
 }
 
@@ -116,7 +116,7 @@ mod tests {
     use super::super::scenes::{count, healthy, only, order, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         let mut evidence = again(100_000);
         count(&mut evidence, "workingset_refault_file", 100_000);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_larger_than_the_limit_is_told_to_go_past_the_cache() {
+    fn a_scan_larger_than_the_limit_is_advised_to_bypass_the_cache() {
         let mut evidence = healthy();
         count(&mut evidence, "cgroup_refault_pages", 100_000);
         evidence.faults.as_mut().unwrap().waits = 5000;
@@ -148,7 +148,7 @@ mod tests {
         assert!(look(&evidence).is_empty());
     }
 
-    /// Seen with a cold SQLite table beside a cgroup at its limit: 92 000 refaults each second, none of them ours.
+    /// Seen with a cold SQLite table beside a cgroup at its limit: 92 000 refaults each second, none of them the program's.
     #[test]
     fn refaults_of_a_machine_that_evicts_nothing_are_below_the_limit_of_another_cgroup() {
         let mut evidence = healthy();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let mut evidence = again(5000);
         count(&mut evidence, "cgroup_limit_hits", 7);
         evidence.files[0].waits = 1;
@@ -214,9 +214,9 @@ mod tests {
         assert_eq!(
             found.evidence,
             [
-                "1000 evicted pages needed again each second (count of the cgroup), 3.91 MiB/s",
+                "1000 evicted pages needed again each second (counted for the cgroup), 3.91 MiB/s",
                 "limit 8.00 GiB: anonymous 200 MiB, page cache 2.00 GiB (re-readable)",
-                "limit met 7 times",
+                "limit reached 7 times",
                 "/data/table of 1.00 GiB, order: random"
             ]
         );

@@ -1,4 +1,4 @@
-//! A mapped file becomes shorter while it is mapped: touching what is gone is a SIGBUS.
+//! A mapped file becomes shorter while it is mapped: touching a missing page raises SIGBUS.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity};
 use crate::watch::evidence::{Evidence, MappedFile};
@@ -6,10 +6,10 @@ use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "truncated",
-    summary: "a mapped file became shorter while watched",
+    summary: "a mapped file became shorter during the watch",
     looks_at: &[Part::MappedFiles],
     thresholds: &[],
-    trouble: "the file became shorter while it is mapped; touching what is gone is a SIGBUS",
+    trouble: "the file became shorter while it is mapped; touching its missing pages raises SIGBUS",
     remedies: &[&REPLACE],
     gain: Gain::Unknown,
     look,
@@ -35,7 +35,7 @@ fn of_file(file: &MappedFile) -> Option<Case> {
     let gone = end.saturating_sub(file.size_bytes.unwrap_or(after).next_multiple_of(4096));
     let facts = vec![
         format!("from {} to {}", Bytes(before).rounded(), Bytes(after).rounded()),
-        format!("{} of the mapping lie beyond the end now", Bytes(gone).rounded()),
+        format!("{} of the mapping are now past the end of the file", Bytes(gone).rounded()),
     ];
     let severity = if gone > 0 { Severity::Critical } else { Severity::Warning };
     Some(Case::of_file(file, severity, &REPLACE).facts(facts))
@@ -46,7 +46,7 @@ mod tests {
     use super::super::scenes::{only, with_file, worst};
     use super::*;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         shrunk_to(1 << 20)
     }
@@ -84,10 +84,13 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &shrunk_to((1 << 30) - (1 << 20)));
 
-        assert_eq!(found.evidence, ["from 2.00 GiB to 1023 MiB", "1.00 MiB of the mapping lie beyond the end now"]);
+        assert_eq!(
+            found.evidence,
+            ["from 2.00 GiB to 1023 MiB", "1.00 MiB of the mapping are now past the end of the file"]
+        );
     }
 
     #[test]
@@ -117,6 +120,6 @@ mod tests {
         let found = only(&RULE, &evidence);
 
         assert_eq!(found.severity, Severity::Critical);
-        assert_eq!(found.evidence[1], "1.00 MiB of the mapping lie beyond the end now");
+        assert_eq!(found.evidence[1], "1.00 MiB of the mapping are now past the end of the file");
     }
 }

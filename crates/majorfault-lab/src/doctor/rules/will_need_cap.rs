@@ -1,5 +1,5 @@
-//! MADV_WILLNEED, POSIX_FADV_WILLNEED or readahead(2) for more than the kernel reads for one call: it cuts the range and says
-//! nothing (force_page_cache_ra, mm/readahead.c), and the rest is read by faults or read calls later.
+//! MADV_WILLNEED, POSIX_FADV_WILLNEED or readahead(2) for more than the kernel reads in one call: it silently cuts the range
+//! (force_page_cache_ra, mm/readahead.c), and faults or read calls read the rest later.
 
 use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity};
 use crate::watch::evidence::{Evidence, WillNeed};
@@ -7,10 +7,10 @@ use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "will_need_cap",
-    summary: "WILLNEED asks for more than the kernel reads for one call: it cuts the range and says nothing",
+    summary: "WILLNEED asks for more than the kernel reads in one call: the kernel silently cuts the range",
     looks_at: &[Part::AdviceCalls],
     thresholds: &[],
-    trouble: "WILLNEED asks for {longest}, the kernel reads only the first {cap} and says nothing",
+    trouble: "WILLNEED asks for {longest}, but the kernel silently reads only the first {cap}",
     remedies: &[&OF_MAPPING, &BY_READAHEAD, &OF_FILE],
     gain: Gain::Unknown,
     look,
@@ -49,7 +49,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     cut.filter_map(case).collect()
 }
 
-/// What is cached anyhow costs nothing to ask for.
+/// What is cached already costs nothing to ask for.
 fn is_all_there(evidence: &Evidence, asked: &WillNeed) -> bool {
     let waits = evidence.files.iter().any(|file| file.id == asked.id && file.waits > 0);
     !waits && asked.cached_bytes.zip(asked.size_bytes).is_some_and(|(cached, size)| cached >= size)
@@ -64,7 +64,7 @@ fn case(asked: &WillNeed) -> Option<Case> {
         format!("read_ahead_kb {read_ahead_kb}, largest request of the device {request_kb} KiB (max_sectors_kb)"),
     ];
     if let (Some(cached), Some(size)) = (asked.cached_bytes, asked.size_bytes) {
-        facts.push(format!("cached at the end {} of {}", Bytes(cached).rounded(), Bytes(size).rounded()));
+        facts.push(format!("{} of {} cached at the end", Bytes(cached).rounded(), Bytes(size).rounded()));
     }
     let remedy = match asked.advice {
         "MADV_WILLNEED" => &OF_MAPPING,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::watch::evidence::AdviceSeen;
 
-    /// What all rules have in common is tested with it.
+    /// Used by the tests of all rules.
     pub(super) fn example() -> Evidence {
         asking(|_| ())
     }
@@ -111,7 +111,7 @@ mod tests {
     fn a_call_for_more_than_the_cap_is_found_with_the_cap() {
         let found = only(&RULE, &asking(|_| ()));
 
-        assert_eq!(found.what, "WILLNEED asks for 1.00 GiB, the kernel reads only the first 8.00 MiB and says nothing");
+        assert_eq!(found.what, "WILLNEED asks for 1.00 GiB, but the kernel silently reads only the first 8.00 MiB");
         assert_eq!(found.evidence[0], "1 of 3 calls ask for more than 8.00 MiB");
         assert!(found.remedy.contains("at += 8388608) madvise(p + at"), "{}", found.remedy);
         assert_eq!(found.severity, Severity::Warning);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_figures_are_told_with_their_units() {
+    fn the_figures_are_reported_with_their_units() {
         let found = only(&RULE, &asking(|_| ()));
 
         assert_eq!(
@@ -161,7 +161,7 @@ mod tests {
                 "1 of 3 calls ask for more than 8.00 MiB",
                 "longest 1.00 GiB, median 4.00 MiB (MADV_WILLNEED)",
                 "read_ahead_kb 128, largest request of the device 8192 KiB (max_sectors_kb)",
-                "cached at the end 8.00 MiB of 1.00 GiB"
+                "8.00 MiB of 1.00 GiB cached at the end"
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! The rules described, from their declarations: for `majorfault list rules`, for programs, for documents.
+//! The rules described from their declarations: for `majorfault list rules`, for programs, for documents.
 
 use crate::doctor::rule::{Arms, Gain, Part, Proof, Remedy, Rule, Threshold};
 use crate::doctor::rules;
@@ -39,7 +39,7 @@ fn remedy(remedy: &Remedy) -> Value {
     json!({ "when": when, "says": says, "replay": replay, "command": command })
 }
 
-/// Every rule as rows of two columns: its name and what it finds, then what belongs to it.
+/// Every rule as rows of two columns: its name and what it finds, then the rest of its declaration.
 pub fn rows() -> Vec<[String; 2]> {
     rules::ALL.iter().flat_map(|rule| rows_of(rule)).collect()
 }
@@ -59,7 +59,7 @@ fn rows_of(rule: &Rule) -> Vec<[String; 2]> {
     [head, looks_at].into_iter().chain(thresholds).chain(remedies).collect()
 }
 
-/// A part with the options by one of which it is seen, between `quote`s.
+/// A part with the options that make it visible, between `quote`s.
 fn with_options(part: Part, quote: &str) -> String {
     let options: Vec<String> = part.options().iter().map(|option| format!("{quote}{option}{quote}")).collect();
     if options.is_empty() { part.words().to_owned() } else { format!("{} ({})", part.words(), options.join(" or ")) }
@@ -76,7 +76,7 @@ pub fn markdown() -> String {
     all.sort_by_key(|rule| rule.name);
     let rows: String = all.into_iter().map(row).collect();
     format!(
-        "| rule | what it finds | it looks at | from which figures on | `--prove` replays |\n| --- | --- | --- | --- | --- |\n{rows}"
+        "| rule | what it finds | it looks at | thresholds | `--prove` replays |\n| --- | --- | --- | --- | --- |\n{rows}"
     )
 }
 
@@ -89,7 +89,7 @@ fn row(rule: &Rule) -> String {
     format!("| `{}` | {} | {} |\n", rule.name, rule.summary, cells.join(" | "))
 }
 
-/// `50`: waits below which it is chance.
+/// `50`: Fewer waits than this may be chance.
 fn figure(threshold: &Threshold) -> String {
     format!("`{}`: {}", threshold.figure(), threshold.says.trim().trim_end_matches('.'))
 }

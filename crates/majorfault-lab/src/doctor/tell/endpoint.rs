@@ -1,4 +1,4 @@
-//! A page of text that is served by HTTP at /metrics while the watch goes on.
+//! Serves one text by HTTP at /metrics during the watch.
 
 use super::openmetrics::MEDIA_TYPE;
 use majorfault::{Error, Result};
@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tiny_http::{Header, Method, Request, Response, Server};
 
-/// How soon the end is seen, and the pause after the server failed (too many open files).
+/// How soon the end is noticed, and the pause after the server failed (too many open files).
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where it listens, from the user's word: a port of the loopback, or an address in full.
+/// The address to listen at, from the user's word: a loopback port, or a full address.
 ///
-/// Errors: a sentence with what is legal.
+/// Errors: a sentence with the legal forms.
 pub fn address(word: &str) -> std::result::Result<SocketAddr, String> {
     let port = word.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| word.parse())
@@ -51,12 +51,12 @@ impl Endpoint {
         Ok(Endpoint { address, shared, thread: Some(thread) })
     }
 
-    /// Where it listens; the port is the one in force.
+    /// The address in use; the port is the actual one.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves this from now on.
+    /// Serves this text from now on.
     pub fn publish(&self, text: String) {
         *self.shared.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
@@ -65,14 +65,14 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.shared.ends.store(true, Ordering::Relaxed);
-        // It sees the end within PAUSE; a panic there was told already.
+        // It notices the end within PAUSE; a panic there was printed already.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
 fn serve(listener: &TcpListener, shared: &Shared) {
     while !shared.ends.load(Ordering::Relaxed) {
-        // A server ends with the first connection that it cannot accept; the next one goes on with the same port.
+        // A server ends with the first connection that it cannot accept; the next one continues on the same port.
         if let Ok(server) = listener.try_clone().map_err(Into::into).and_then(|own| Server::from_listener(own, None)) {
             answer_all(&server, shared);
         }
@@ -104,7 +104,7 @@ fn answer(request: Request, shared: &Shared) {
     if let Ok(header) = Header::from_bytes("Content-Type", media) {
         response.add_header(header);
     }
-    // Nobody is there any more to whom a failure could be told.
+    // The client is gone; there is nobody to report a failure to.
     let _ = request.respond(response);
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_taken_is_told_in_words() {
+    fn a_port_that_is_taken_is_reported_in_words() {
         let endpoint = Endpoint::open(address("0").unwrap(), String::new()).unwrap();
 
         let error = Endpoint::open(endpoint.address(), String::new()).err().unwrap().to_string();

@@ -1,4 +1,4 @@
-//! The same as the text, for programs: base units, names stable.
+//! The findings for programs: base units, stable names.
 
 use crate::doctor::Finding;
 use crate::watch::evidence::{AdviceSeen, Evidence, MappedFile};
@@ -98,7 +98,7 @@ fn pattern(pattern: Pattern) -> Value {
     }
 }
 
-/// Advice in force, where smaps was read.
+/// The advice in force, where smaps was read.
 pub(super) fn advice(file: &MappedFile) -> Option<&'static str> {
     let deep = file.mappings.iter().filter_map(|mapping| mapping.deep);
     deep.map(|deep| match deep {

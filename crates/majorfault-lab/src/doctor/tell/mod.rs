@@ -1,4 +1,4 @@
-//! What was found, told: on the terminal, as JSON, as a page, as metrics.
+//! The findings as text on the terminal, as JSON, as a page, as metrics.
 
 pub mod describe;
 pub mod endpoint;

@@ -20,7 +20,7 @@ pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; chars
 
 /// The text of all metrics; ends with `# EOF`.
 ///
-/// Errors: Invalid where it cannot be written, which is a mistake of ours.
+/// Errors: Invalid where the text cannot be written, which is a bug of majorfault.
 pub fn render(totals: &Totals) -> Result<String> {
     let target = &totals.target;
     let labels = [("pid", target.pid.to_string()), ("process", printable(&target.name))];
@@ -29,11 +29,11 @@ pub fn render(totals: &Totals) -> Result<String> {
     registry.register_collector(Box::new(Metrics(totals.clone())));
     let mut written = String::new();
     text::encode(&mut written, &registry)
-        .map_err(|_| Error::Invalid("could not write the metrics; this is a mistake of majorfault".to_owned()))?;
+        .map_err(|_| Error::Invalid("could not write the metrics; this is a bug of majorfault".to_owned()))?;
     Ok(written)
 }
 
-/// Control characters as question marks: not every reader takes them in a label.
+/// Control characters as question marks: not every reader accepts them in a label.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -41,7 +41,7 @@ fn printable(text: &str) -> String {
 #[derive(Debug)]
 struct Metrics(Totals);
 
-/// What a metric is called and means.
+/// A metric's name and meaning.
 struct About {
     name: &'static str,
     help: &'static str,
@@ -102,7 +102,7 @@ impl Metrics {
         let waited = measured(
             "file_waited",
             Unit::Seconds,
-            "Time that threads waited in faults of the mapped file, all added up.",
+            "Time that threads waited in faults of the mapped file, summed over threads.",
         );
         page.counter(&waited, each(|file| file.waited_ns).map(|(labels, ns)| (labels, seconds(ns))))
     }
@@ -137,13 +137,13 @@ fn faults_of_process(page: &mut Page<'_>, faults: FaultTotals) -> fmt::Result {
         (about("faults", "Page faults of the process."), faults.seen),
         (about("major_faults", "Page faults of the process that started a read of a device."), faults.major),
         (
-            about("lost_samples", "Samples of faults that were lost: the counts of faults are too low by them."),
+            about("lost_samples", "Samples of faults that were lost; the counts of faults are too low by this number."),
             faults.lost,
         ),
     ] {
         page.counter(&about, [(Labels::new(), count)])?;
     }
-    let waited = measured("waited", Unit::Seconds, "Time that threads waited in faults of files, all added up.");
+    let waited = measured("waited", Unit::Seconds, "Time that threads waited in faults of files, summed over threads.");
     page.counter(&waited, [(Labels::new(), seconds(faults.waited_ns))])
 }
 
@@ -151,7 +151,7 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The text in the making.
+/// The text being written.
 struct Page<'a>(DescriptorEncoder<'a>);
 
 impl Page<'_> {

@@ -1,6 +1,6 @@
-//! The findings as a page: one file with everything in it, with what the terminal cannot show: faults over time.
+//! The findings as a page: one file with everything in it, including what the terminal cannot show: faults over time.
 //!
-//! This fills a template (`page.html`) with texts; all numbers are formatted here, all layout is there.
+//! This file fills a template (`page.html`) with texts; it formats all numbers, and the template has the layout.
 
 use super::terminal;
 use crate::doctor::{Finding, Severity};
@@ -12,9 +12,9 @@ use crate::watch::grid::{FaultTimeline, Grid, Moment};
 use majorfault::{Bytes, Nanos, Result};
 use minijinja::{Value, context};
 
-/// The page about what was found, and what replays showed of it.
+/// The page with the findings and the results of replays.
 ///
-/// Errors: Invalid where a figure cannot be drawn or the template not be filled, which is a mistake of ours.
+/// Errors: Invalid where a figure cannot be drawn or the template cannot be filled, which is a bug of majorfault.
 pub fn page(evidence: &Evidence, findings: &[Finding], proofs: &[String]) -> Result<String> {
     let target = &evidence.target;
     let listed = terminal::listed(evidence);
@@ -89,7 +89,7 @@ fn rates(evidence: &Evidence, timeline: &FaultTimeline) -> Result<String> {
     let waited = vec![(Look::WAIT, steps(|moment| moment.waited_ns as f64 / 1e6))];
     let panels = vec![
         Rates { title: "faults per second", lines: faults },
-        Rates { title: "waited in faults, milliseconds per second, all threads together", lines: waited },
+        Rates { title: "waited in faults, milliseconds per second, summed over threads", lines: waited },
     ];
     plot::rates(panels, "timeline of faults and waits", AXIS, length_s)
 }
@@ -99,7 +99,7 @@ const AXIS: &str = "seconds since the watch began";
 /// The heat map of a file, with its caption.
 fn map(evidence: &Evidence, file: &MappedFile, grid: &Grid) -> Result<Value> {
     let touched = grid.cells.keys().map(|(_, place)| place + 1).max().unwrap_or(1).saturating_mul(grid.bin_bytes);
-    // The whole file where that still shows something, else its beginning, as far as faults go.
+    // The whole file where that still shows something; otherwise its beginning, up to the last fault.
     let whole = file.size_bytes.filter(|size| *size / 4 <= touched);
     let length = whole.unwrap_or(touched);
     let heat = Heat {
@@ -187,6 +187,6 @@ mod tests {
         let page = page(&evidence, &[], &[]).unwrap();
 
         assert!(page.contains("Faults could not be seen") && page.contains("kernel.perf_event_paranoid"), "{page}");
-        assert!(!page.contains("What happened when"));
+        assert!(!page.contains("Faults over time"));
     }
 }

@@ -1,4 +1,4 @@
-//! One screen of text: who, the files with their faults, the findings; never wider than 100 columns.
+//! One screen of text: the process, the files with their faults, the findings; never wider than 100 columns.
 
 use super::json::advice;
 use crate::doctor::{Finding, Severity};
@@ -71,7 +71,7 @@ pub(super) fn process_facts(evidence: &Evidence) -> Vec<String> {
     facts
 }
 
-/// Its faults in a few words, where they could be seen.
+/// The faults of the process in a few words, where they could be seen.
 pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
     let faults = evidence.faults.as_ref()?;
     let mut facts = vec![
@@ -81,7 +81,7 @@ pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
     ];
     for (count, what) in [
         (faults.lost, "lost"),
-        (faults.unresolved, "of unknown place"),
+        (faults.unresolved, "at unknown addresses"),
         (faults.unfollowed as u64, "threads not followed"),
     ] {
         if count > 0 {
@@ -91,7 +91,7 @@ pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
     Some(facts)
 }
 
-/// The files worth a row: those with faults, and large ones.
+/// The files worth a row: files with faults, and large ones.
 pub(super) fn listed(evidence: &Evidence) -> Vec<&MappedFile> {
     let large = |file: &&MappedFile| file.faults > 0 || file.mapped_bytes() >= 16 << 20;
     evidence.data_files().filter(large).collect()
@@ -121,12 +121,12 @@ fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// What [`COLUMNS`] say of a file, after its name.
+/// The values of [`COLUMNS`] for a file, after its name.
 pub(super) fn cells(file: &MappedFile) -> Vec<String> {
     let bytes = |bytes: Option<u64>| bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
     let mut order = file.order.as_ref().map_or("–".to_owned(), order);
     if let Some(came) = file.came_bytes {
-        order = format!("not seen; {} came into the cache", Bytes(came).rounded());
+        order = format!("not seen; {} read into the cache", Bytes(came).rounded());
     }
     if let Some(advice) = advice(file).filter(|advice| *advice != "normal") {
         order = format!("{order}; advice {advice}");
@@ -163,13 +163,13 @@ fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     wrapped(out, "  $ ", &finding.proof, DIM)
 }
 
-/// Writes what replays showed.
+/// Writes the results of replays.
 ///
 /// Errors: those of `out`.
 pub fn print_proofs(sentences: &[String], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if sentences.is_empty() {
-        writeln!(out, "{DIM}Nothing was found that a replay of accesses could prove.{PLAIN}")?;
+        writeln!(out, "{DIM}No finding can be proven by replaying accesses.{PLAIN}")?;
     }
     sentences.iter().try_for_each(|sentence| wrapped(out, "proof: ", sentence, ""))
 }
@@ -182,7 +182,10 @@ fn gaps(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
     }
     let count = others.len() + usize::from(evidence.faults.is_some());
     if count > 0 {
-        writeln!(out, "{DIM}{count} sources of counters are not here; see --json or majorfault probe.{PLAIN}")?;
+        writeln!(
+            out,
+            "{DIM}{count} sources of counters are not available; reasons: --json, or majorfault probe.{PLAIN}"
+        )?;
     }
     Ok(())
 }
@@ -192,7 +195,7 @@ pub(super) fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The end of a long text, which tells files apart.
+/// The end of a long text, as the end tells files apart.
 fn shortened(text: &str, room: usize) -> String {
     let count = text.chars().count();
     match count > room {
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_watched_is_told_with_figures_and_units() {
+    fn the_process_is_shown_with_figures_and_units() {
         let said = said(&healthy(), &[]);
 
         let lines: Vec<&str> = said.lines().take(4).collect();
@@ -267,7 +270,7 @@ mod tests {
 
         assert!(said.contains("Nothing found in what could be seen."), "{said}");
         assert!(said.contains("not seen: faults (refused); be root"), "{said}");
-        assert!(said.contains("1 sources of counters are not here"), "{said}");
+        assert!(said.contains("1 sources of counters are not available"), "{said}");
     }
 
     #[test]
@@ -277,16 +280,19 @@ mod tests {
 
         evidence.missing = vec![Missing::new("a counter", "absent", "")];
         let said = said(&evidence, &[]);
-        assert!(said.contains("1 sources of counters are not here") && !said.contains("not seen:"), "{said}");
+        assert!(said.contains("1 sources of counters are not available") && !said.contains("not seen:"), "{said}");
     }
 
     #[test]
-    fn what_is_lost_unknown_or_not_followed_is_told_where_there_is_some() {
+    fn what_is_lost_unknown_or_not_followed_is_reported_where_there_is_some() {
         let mut evidence = healthy();
         let faults = evidence.faults.as_mut().unwrap();
         (faults.lost, faults.unresolved, faults.unfollowed) = (1, 2, 3);
 
-        assert_eq!(fault_facts(&evidence).unwrap()[3..], ["1 lost", "2 of unknown place", "3 threads not followed"]);
+        assert_eq!(
+            fault_facts(&evidence).unwrap()[3..],
+            ["1 lost", "2 at unknown addresses", "3 threads not followed"]
+        );
     }
 
     #[test]
@@ -327,14 +333,14 @@ mod tests {
 
         advise(&mut evidence, crate::watch::evidence::Deep { sequential: true, ..Default::default() });
         evidence.files[0].came_bytes = Some(1 << 20);
-        assert_eq!(cells(&evidence.files[0])[4], "not seen; 1.00 MiB came into the cache; advice sequential");
+        assert_eq!(cells(&evidence.files[0])[4], "not seen; 1.00 MiB read into the cache; advice sequential");
 
         (evidence.files[0].came_bytes, evidence.files[0].order) = (None, None);
         assert_eq!(cells(&evidence.files[0])[4], "–; advice sequential");
     }
 
     #[test]
-    fn of_a_long_command_and_a_long_path_the_end_is_told() {
+    fn a_long_command_and_a_long_path_keep_their_ends() {
         let mut evidence = with_file(|file| file.path = format!("/{}", "p".repeat(36)));
         evidence.target.command = format!("c{}", "d".repeat(60));
 
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_is_told_with_its_severity_remedy_proof_and_gain() {
+    fn a_finding_is_reported_with_its_severity_remedy_proof_and_gain() {
         let finding = |severity| Finding {
             rule: "fault_stall",
             severity,
@@ -409,14 +415,14 @@ mod tests {
     }
 
     #[test]
-    fn proofs_are_told_and_that_there_are_none() {
+    fn proofs_are_reported_and_so_is_their_absence() {
         let said = |sentences: &[String]| {
             let mut out = Vec::new();
             print_proofs(sentences, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
 
-        assert!(said(&[]).contains("Nothing was found that a replay of accesses could prove."));
+        assert!(said(&[]).contains("No finding can be proven by replaying accesses."));
         assert!(said(&["it is so".to_owned()]).contains("proof: it is so"));
     }
 }

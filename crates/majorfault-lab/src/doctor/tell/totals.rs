@@ -1,32 +1,32 @@
-//! What all rounds of a watch add up to, for whoever asks again and again: counters grow, levels are the latest.
+//! The totals of all rounds of a watch, for programs that poll: counters grow, levels are the latest.
 
 use crate::doctor::Finding;
 use crate::watch::evidence::{Evidence, MappedFile, Process, Watched};
 use std::collections::BTreeMap;
 
-/// Files that are told apart; the faults of more go to [`OTHERS`], so that a program that maps new files all the time
-/// does not make new series all the time.
+/// The most files with series of their own; the faults of further files go to [`OTHERS`], so that a program that keeps mapping
+/// new files does not keep making new series.
 const MOST_FILES: usize = 256;
 
-/// Where the faults of further files are counted.
+/// The label of further files.
 pub const OTHERS: &str = "(others)";
 
 /// Sums over all rounds, and what the last one found.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Who is watched.
+    /// The process.
     pub target: Watched,
     /// Whether it still runs.
     pub runs: bool,
     /// Seconds watched.
     pub watched_seconds: f64,
-    /// Faults; none where none can be seen.
+    /// Faults; none where they cannot be seen.
     pub faults: Option<FaultTotals>,
-    /// By path: files that hold data, and of programs and libraries those that faulted.
+    /// By path: files that hold data; and programs and libraries if they faulted.
     pub files: BTreeMap<String, FileTotals>,
-    /// Its state at the end of the last round; none before it and after the process has ended.
+    /// Its state at the end of the last round; none before the first one, and after the process has ended.
     pub process: Option<Process>,
-    /// What the last round found.
+    /// The findings of the last round.
     pub findings: Vec<Finding>,
 }
 
@@ -35,7 +35,7 @@ pub struct Totals {
 pub struct FaultTotals {
     /// Faults.
     pub seen: u64,
-    /// Of these, that started a read.
+    /// Of these, those that started a read.
     pub major: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
@@ -48,7 +48,7 @@ pub struct FaultTotals {
 pub struct FileTotals {
     /// Faults.
     pub faults: u64,
-    /// Of these, that started a read.
+    /// Of these, those that started a read.
     pub major: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
@@ -87,7 +87,7 @@ impl Totals {
         }
     }
 
-    /// The process has ended: counters stay, levels and findings are no more.
+    /// The process has ended: counters stay, levels and findings are removed.
     pub fn end(&mut self) {
         self.runs = false;
         self.process = None;
@@ -108,7 +108,7 @@ impl Totals {
         sum.faults += file.faults;
         sum.major += file.major;
         sum.waited_ns += file.waited_ns;
-        // A path may have two files, where one was replaced: the level is that of the one it names now.
+        // A path may have two files, where one was replaced: the level is that of the file with this name now.
         if is_told_apart && (!file.deleted || sum.size_bytes.is_none()) {
             (sum.cached_bytes, sum.size_bytes) = (file.cached_bytes, file.size_bytes);
         }

@@ -27,7 +27,7 @@ pub struct Heat {
 
 /// A colour and the least count it stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Class {
+pub struct Shade {
     /// How it is drawn.
     pub look: Look,
     /// From this count on.
@@ -37,7 +37,7 @@ pub struct Class {
 }
 
 /// Classes of counts from 1 to `most`, each as many times the one before; fewer where counts are small.
-pub fn classes(most: u64) -> Vec<Class> {
+pub fn classes(most: u64) -> Vec<Shade> {
     let step = |class: usize| (most as f64 + 1.0).powf(class as f64 / HEAT.len() as f64).ceil() as u64;
     let mut from: Vec<u64> = (0..HEAT.len()).map(step).filter(|from| *from <= most).collect();
     from.dedup();
@@ -47,7 +47,7 @@ pub fn classes(most: u64) -> Vec<Class> {
     from.iter()
         .zip(to)
         .zip(colours)
-        .map(|((from, to), colour)| Class { look: look(*colour), from: *from, to })
+        .map(|((from, to), colour)| Shade { look: look(*colour), from: *from, to })
         .collect()
 }
 
@@ -88,11 +88,11 @@ struct Bar<'a> {
     place: u64,
     /// First, and first no more.
     times: [u64; 2],
-    class: &'a Class,
+    class: &'a Shade,
 }
 
 /// All bars; a page of these is several times smaller than one of single bins.
-fn bars<'a>(heat: &Heat, classes: &'a [Class]) -> Vec<Bar<'a>> {
+fn bars<'a>(heat: &Heat, classes: &'a [Shade]) -> Vec<Bar<'a>> {
     let mut cells: Vec<((u64, u64), u64)> = heat.cells.clone();
     cells.sort_by_key(|((time, place), _)| (*place, *time));
     let mut bars: Vec<Bar<'a>> = Vec::new();

@@ -1,0 +1,1 @@
+../face/any_bits.rs
