@@ -101,7 +101,7 @@ pub fn grouped(value: f64) -> String {
     }
     let whole = format!("{value:.0}");
     let (sign, digits) = whole.split_at(usize::from(value < 0.0));
-    let ends_group = |at: usize| at > 0 && (digits.len() - at).is_multiple_of(3);
+    let ends_group = |at: usize| at > 0 && (digits.len() - at) % 3 == 0;
     let spaced =
         digits.char_indices().flat_map(|(at, digit)| ends_group(at).then_some(GROUP).into_iter().chain([digit]));
     sign.chars().chain(spaced).collect()

@@ -147,6 +147,7 @@ pub trait Plain: Copy + sealed::Plain {}
 
 mod sealed {
     /// Prevents others from implementing `Plain` for types that do not qualify.
+    #[allow(unnameable_types, reason = "it seals a trait: nobody shall name it")]
     pub trait Plain {}
 }
 
@@ -167,8 +168,9 @@ unsafe fn load(from: *const u8, into: &mut [u8]) {
     // SAFETY: the first of the caller's bytes.
     unsafe { load_bytes(from, head) };
     let from = from.wrapping_add(head.len());
-    let (pieces, tail) = rest.as_chunks_mut::<WIDE>();
-    for (index, piece) in pieces.iter_mut().enumerate() {
+    let whole = rest.len() / WIDE * WIDE;
+    let (pieces, tail) = rest.split_at_mut(whole);
+    for (index, piece) in pieces.chunks_exact_mut(WIDE).enumerate() {
         // SAFETY: inside the caller's bytes; aligned, because the head ends there.
         let words = unsafe { two_words(from.wrapping_add(index * WIDE)) };
         let (low, high) = piece.split_at_mut(8);
@@ -176,7 +178,7 @@ unsafe fn load(from: *const u8, into: &mut [u8]) {
         high.copy_from_slice(&words[1].to_ne_bytes());
     }
     // SAFETY: the last of the caller's bytes.
-    unsafe { load_bytes(from.wrapping_add(pieces.len() * WIDE), tail) };
+    unsafe { load_bytes(from.wrapping_add(whole), tail) };
 }
 
 /// # Safety
@@ -202,13 +204,16 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
     // SAFETY: the first of the caller's bytes.
     unsafe { store_bytes(to, head) };
     let to = to.wrapping_add(head.len());
-    let (pieces, tail) = rest.as_chunks::<WIDE>();
-    for (index, piece) in pieces.iter().enumerate() {
+    let whole = rest.len() / WIDE * WIDE;
+    let (pieces, tail) = rest.split_at(whole);
+    for (index, piece) in pieces.chunks_exact(WIDE).enumerate() {
+        let mut wide = [0; WIDE];
+        wide.copy_from_slice(piece);
         // SAFETY: inside the caller's bytes; aligned, because the head ends there.
-        unsafe { to.add(index * WIDE).cast::<u128>().write_volatile(u128::from_ne_bytes(*piece)) };
+        unsafe { to.add(index * WIDE).cast::<u128>().write_volatile(u128::from_ne_bytes(wide)) };
     }
     // SAFETY: the last of the caller's bytes.
-    unsafe { store_bytes(to.wrapping_add(pieces.len() * WIDE), tail) };
+    unsafe { store_bytes(to.wrapping_add(whole), tail) };
 }
 
 /// # Safety
