@@ -32,8 +32,8 @@ impl Batched {
     /// Acts by the queue where there are several extents, nobody else is at it, and nobody left it by a panic.
     fn with<T>(&mut self, extents: &[Extent], act: impl FnOnce(&mut dyn Reader) -> T) -> T {
         let Batched { single, batches } = self;
-        match batches.try_lock() {
-            Ok(mut queue) if extents.len() > 1 => act(queue.as_mut()),
+        match (extents.len() > 1).then(|| batches.try_lock()) {
+            Some(Ok(mut queue)) => act(queue.as_mut()),
             _ => act(single.as_mut()),
         }
     }
@@ -121,6 +121,23 @@ mod tests {
         expected[2 * PAGE..5 * PAGE].fill(7);
         expected[6 * PAGE..7 * PAGE].fill(9);
         assert!(std::fs::read(file.path()).unwrap() == expected);
+    }
+
+    #[test]
+    fn batches_have_the_queue_and_single_pages_leave_it_to_others() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let [single, queue] = [(); 2].map(|()| DirectOptions::default().open_target(file.target(true)).unwrap().reader);
+        let batches = Arc::new(Mutex::new(queue));
+        let mut reader = Batched { single, batches: Arc::clone(&batches) };
+        let all = pages(&file, 1);
+        let mut in_use = |extents: &[Extent]| {
+            let mut seen = Vec::new();
+            reader.visit(extents, &mut |_: usize, _: &[u8]| seen.push(batches.try_lock().is_err())).unwrap();
+            seen
+        };
+
+        assert_eq!(in_use(&all[..2]), [true, true]);
+        assert_eq!(in_use(&all[..1]), [false]);
     }
 
     #[test]
