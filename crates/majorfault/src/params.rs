@@ -52,24 +52,24 @@ pub trait Params: Sized + Default {
 }
 
 /// What sets a parameter of type `T` in code: a `T`, or a value that stands for one, as `true` does for [`Switch::On`].
-pub trait Setting<T> {
+pub trait IntoSetting<T> {
     /// The value.
     fn setting(self) -> T;
 }
 
-impl<T> Setting<T> for T {
+impl<T> IntoSetting<T> for T {
     fn setting(self) -> T {
         self
     }
 }
 
-impl Setting<Switch> for bool {
+impl IntoSetting<Switch> for bool {
     fn setting(self) -> Switch {
         if self { Switch::On } else { Switch::Off }
     }
 }
 
-impl Setting<String> for &str {
+impl IntoSetting<String> for &str {
     fn setting(self) -> String {
         self.to_owned()
     }
@@ -233,8 +233,8 @@ macro_rules! params {
             $(
                 #[doc = $doc]
                 #[must_use]
-                $vis fn $field(mut self, $field: impl $crate::params::Setting<$type>) -> Self {
-                    self.$field = $crate::params::Setting::setting($field);
+                $vis fn $field(mut self, $field: impl $crate::params::IntoSetting<$type>) -> Self {
+                    self.$field = $crate::params::IntoSetting::setting($field);
                     self
                 }
             )*

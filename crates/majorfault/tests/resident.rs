@@ -4,7 +4,7 @@
 use majorfault::sys::page_state::{
     Leave, NEW, Refused, Seen, Word, lock, lock_dirty, lock_marked, pass, share, unlock, unshare,
 };
-use majorfault::sys::resident::{Dirty, Lock, Ring};
+use majorfault::sys::resident::{ClockRing, Dirty, Lock};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ macro_rules! modelled {
 
             pub struct Modelled {
                 pub pages: Vec<Page>,
-                ring: Ring<Locked<VecDeque<u64>>>,
+                ring: ClockRing<Locked<VecDeque<u64>>>,
                 dirty: Dirty<Locked<BTreeSet<u64>>>,
             }
 
@@ -69,7 +69,7 @@ macro_rules! modelled {
                     };
                     Arc::new(Modelled {
                         pages: (0..count).map(page).collect(),
-                        ring: Ring::over(Locked(Mutex::default())),
+                        ring: ClockRing::over(Locked(Mutex::default())),
                         dirty: Dirty::over(Locked(Mutex::default())),
                     })
                 }

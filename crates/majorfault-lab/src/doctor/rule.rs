@@ -97,12 +97,12 @@ pub struct Threshold {
     /// Its value.
     pub value: f64,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: ThresholdUnit,
 }
 
 /// The unit of a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum ThresholdUnit {
     /// Things.
     Count,
     /// A part of a whole.
@@ -117,16 +117,16 @@ pub enum Unit {
     BytesPerSecond,
 }
 
-impl Unit {
+impl ThresholdUnit {
     /// The word in JSON.
     pub fn word(self) -> &'static str {
         match self {
-            Unit::Count => "count",
-            Unit::Share => "share",
-            Unit::Times => "times",
-            Unit::Bytes => "bytes",
-            Unit::PerSecond => "per_second",
-            Unit::BytesPerSecond => "bytes_per_second",
+            ThresholdUnit::Count => "count",
+            ThresholdUnit::Share => "share",
+            ThresholdUnit::Times => "times",
+            ThresholdUnit::Bytes => "bytes",
+            ThresholdUnit::PerSecond => "per_second",
+            ThresholdUnit::BytesPerSecond => "bytes_per_second",
         }
     }
 }
@@ -136,12 +136,12 @@ impl Threshold {
     pub fn figure(&self) -> String {
         let bytes = || Bytes(self.value as u64).rounded();
         match self.unit {
-            Unit::Count => self.value.to_string(),
-            Unit::Share => format!("{} %", (self.value * 1000.0).round() / 10.0),
-            Unit::Times => format!("{} x", self.value),
-            Unit::Bytes => bytes(),
-            Unit::PerSecond => format!("{}/s", self.value),
-            Unit::BytesPerSecond => format!("{}/s", bytes()),
+            ThresholdUnit::Count => self.value.to_string(),
+            ThresholdUnit::Share => format!("{} %", (self.value * 1000.0).round() / 10.0),
+            ThresholdUnit::Times => format!("{} x", self.value),
+            ThresholdUnit::Bytes => bytes(),
+            ThresholdUnit::PerSecond => format!("{}/s", self.value),
+            ThresholdUnit::BytesPerSecond => format!("{}/s", bytes()),
         }
     }
 }
@@ -154,7 +154,7 @@ macro_rules! thresholds {
             name: stringify!($name),
             says: concat!($($says),+),
             value: $name as f64,
-            unit: crate::doctor::rule::Unit::$unit,
+            unit: crate::doctor::rule::ThresholdUnit::$unit,
         }),*];
     };
 }
@@ -363,13 +363,13 @@ mod tests {
     #[test]
     fn a_threshold_is_reported_with_its_unit() {
         let told = [
-            (50.0, Unit::Count),
-            (0.1, Unit::Share),
-            (0.002, Unit::Share),
-            (8.0, Unit::Times),
-            (33_554_432.0, Unit::Bytes),
-            (200.0, Unit::PerSecond),
-            (209_715_200.0, Unit::BytesPerSecond),
+            (50.0, ThresholdUnit::Count),
+            (0.1, ThresholdUnit::Share),
+            (0.002, ThresholdUnit::Share),
+            (8.0, ThresholdUnit::Times),
+            (33_554_432.0, ThresholdUnit::Bytes),
+            (200.0, ThresholdUnit::PerSecond),
+            (209_715_200.0, ThresholdUnit::BytesPerSecond),
         ]
         .map(|(value, unit)| Threshold { name: "N", says: "", value, unit }.figure());
 

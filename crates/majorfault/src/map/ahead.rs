@@ -3,7 +3,7 @@
 use super::{Harmless, MapFileOptions, MappedFile};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::prefetch::{self, Follower, Plan, WithPolicy};
+use crate::prefetch::{self, Follower, PolicyOptions, WithPolicy};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,12 +28,12 @@ impl MapFileOptions {
     /// }
     /// # Ok::<(), majorfault::Error>(())
     /// ```
-    pub fn policy<P: Plan>(self, policy: P) -> WithPolicy<MapFileOptions, P> {
+    pub fn policy<P: PolicyOptions>(self, policy: P) -> WithPolicy<MapFileOptions, P> {
         WithPolicy::new(self, policy)
     }
 }
 
-impl<P: Plan> WithPolicy<MapFileOptions, P> {
+impl<P: PolicyOptions> WithPolicy<MapFileOptions, P> {
     /// Opens and maps, and reads ahead of what is asked for.
     ///
     /// Errors: as [`MapFileOptions::open`]; Invalid (a value of the policy that cannot be used; `release`, as a mapping keeps

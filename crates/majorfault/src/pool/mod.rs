@@ -39,7 +39,7 @@ use crate::access::Reader;
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::sys::pages::{Exclusive, PageMemory};
-use crate::sys::resident::{Dirty, Ring};
+use crate::sys::resident::{ClockRing, Dirty};
 use crate::units::Bytes;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -85,7 +85,7 @@ struct Inner {
     /// Pages in memory, or being read.
     resident: AtomicU64,
     /// The pages in memory, in the clock's order: all but those that a thread is about to evict or to let arrive.
-    ring: Ring,
+    ring: ClockRing,
     /// Of these, dirty ones: while there are none, pages can be evicted without writing.
     dirty: Dirty,
     metrics: Counts,
@@ -178,7 +178,7 @@ impl Pool {
             options,
             room,
             resident: AtomicU64::new(0),
-            ring: Ring::default(),
+            ring: ClockRing::default(),
             dirty: Dirty::default(),
             metrics: Counts::default(),
             failed: Mutex::new(None),

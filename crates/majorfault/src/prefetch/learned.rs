@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::files::Extent;
 use crate::params::Params;
 use crate::prefetch::streams::{self, Stream};
-use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::prefetch::{Ahead, By, Policy, PolicyOptions, Predictor, Scene, start};
 use crate::units::Bytes;
 
 pub(super) const POLICY: Policy = Policy {
@@ -154,7 +154,7 @@ impl Rest {
     }
 }
 
-impl Plan for Learned {
+impl PolicyOptions for Learned {
     const POLICY: &'static Policy = &POLICY;
 
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {

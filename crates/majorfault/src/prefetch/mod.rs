@@ -38,14 +38,14 @@ pub use learned::Learned;
 pub use strided::Strided;
 pub use thread::Thread;
 pub use trace::{Mode as TraceMode, Trace};
-pub use typed::{Plan, WithPolicy};
+pub use typed::{PolicyOptions, WithPolicy};
 pub use whole::Whole;
 pub use window::Window;
 
 use crate::access::{self, Method, MethodOptions, Opened};
 use crate::error::{Error, Result};
 use crate::files::{Extent, Target};
-use crate::params::{Given, Param, Params, Setting, Switch, Value};
+use crate::params::{Given, IntoSetting, Param, Params, Switch, Value};
 use crate::units::Bytes;
 use cached::Cached;
 use merge::Merge;
@@ -142,7 +142,7 @@ pub enum Budget {
     Bytes(Bytes),
 }
 
-impl Setting<Budget> for Bytes {
+impl IntoSetting<Budget> for Bytes {
     fn setting(self) -> Budget {
         Budget::Bytes(self)
     }
@@ -184,7 +184,7 @@ crate::params! {
 }
 
 /// The [`Policy::start`] of every policy that has typed options `P`.
-fn start<P: Plan>(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
+fn start<P: PolicyOptions>(scene: &Scene, given: &Given) -> Result<(Box<dyn Predictor>, Given)> {
     let plan = P::from_given(given)?;
     Ok((plan.predictor(scene)?, plan.given()))
 }
@@ -257,7 +257,11 @@ pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Fol
 /// than were asked for.
 ///
 /// Errors: Invalid (a value that cannot be used), Io.
-pub(crate) fn beside<P: Plan>(plan: &P, target: Arc<Target>, common: Common) -> Result<(Follower, Option<String>)> {
+pub(crate) fn beside<P: PolicyOptions>(
+    plan: &P,
+    target: Arc<Target>,
+    common: Common,
+) -> Result<(Follower, Option<String>)> {
     let by = if common.by == By::Policy { P::POLICY.by } else { common.by };
     let cached = Cached::of(Arc::clone(&target));
     follower(P::POLICY, target, Common { by, ..common }, cached, |scene| plan.predictor(scene))

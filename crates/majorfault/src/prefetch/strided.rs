@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::params::Params;
 use crate::prefetch::streams::{self, Stream};
-use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::prefetch::{Ahead, By, Policy, PolicyOptions, Predictor, Scene, start};
 use crate::units::Bytes;
 
 pub(super) const POLICY: Policy = Policy {
@@ -41,7 +41,7 @@ struct StridedPredictor {
     columns: Vec<Stream>,
 }
 
-impl Plan for Strided {
+impl PolicyOptions for Strided {
     const POLICY: &'static Policy = &POLICY;
 
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {

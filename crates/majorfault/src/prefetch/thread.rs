@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::files::Extent;
 use crate::params::Params;
-use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::prefetch::{Ahead, By, Policy, PolicyOptions, Predictor, Scene, start};
 
 pub(super) const POLICY: Policy = Policy {
     name: "thread",
@@ -36,7 +36,7 @@ struct ThreadPredictor {
     bytes: u64,
 }
 
-impl Plan for Thread {
+impl PolicyOptions for Thread {
     const POLICY: &'static Policy = &POLICY;
 
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {

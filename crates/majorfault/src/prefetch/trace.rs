@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::params::Params;
-use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::prefetch::{Ahead, By, Policy, PolicyOptions, Predictor, Scene, start};
 use crate::trace::{Run, Trace as Traced, Writer};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -54,7 +54,7 @@ crate::params! {
 /// Extents searched for the visited one, from the position of the replay on.
 const SEARCHED: usize = 64;
 
-impl Plan for Trace {
+impl PolicyOptions for Trace {
     const POLICY: &'static Policy = &POLICY;
 
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A policy as a value: a struct declared by [`params!`](crate::params!), which decides during visits.
-pub trait Plan: Params {
+pub trait PolicyOptions: Params {
     /// The policy that these options belong to.
     const POLICY: &'static Policy;
 
@@ -31,7 +31,7 @@ pub struct WithPolicy<O, P> {
     pub(crate) keeps: bool,
 }
 
-impl<O, P: Plan> WithPolicy<O, P> {
+impl<O, P: PolicyOptions> WithPolicy<O, P> {
     pub(crate) fn new(options: O, plan: P) -> WithPolicy<O, P> {
         WithPolicy { options, plan, common: Common::default(), keeps: false }
     }
@@ -50,7 +50,7 @@ impl<O, P: Plan> WithPolicy<O, P> {
     }
 }
 
-impl<O: MethodOptions, P: Plan> WithPolicy<O, P> {
+impl<O: MethodOptions, P: PolicyOptions> WithPolicy<O, P> {
     /// Opens a file for reading, and reads ahead of its visits.
     ///
     /// Errors: as the `open` of the method's options; Invalid (a value of the policy that cannot be used).
@@ -84,7 +84,7 @@ macro_rules! takes_policies {
     ($($options:ident),*) => { $(
         impl $options {
             /// Adds a policy that reads ahead of the visits.
-            pub fn policy<P: Plan>(self, policy: P) -> WithPolicy<$options, P> {
+            pub fn policy<P: PolicyOptions>(self, policy: P) -> WithPolicy<$options, P> {
                 WithPolicy::new(self, policy)
             }
         }

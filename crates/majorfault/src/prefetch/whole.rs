@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::files::Extent;
 use crate::params::Params;
-use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::prefetch::{Ahead, By, Policy, PolicyOptions, Predictor, Scene, start};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ struct Progress {
     visited: Vec<u64>,
 }
 
-impl Plan for Whole {
+impl PolicyOptions for Whole {
     const POLICY: &'static Policy = &POLICY;
 
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::files::Extent;
 use crate::params::Params;
-use crate::prefetch::{Ahead, By, Plan, Policy, Predictor, Scene, start};
+use crate::prefetch::{Ahead, By, Policy, PolicyOptions, Predictor, Scene, start};
 use crate::units::Bytes;
 
 pub(super) const POLICY: Policy = Policy {
@@ -33,7 +33,7 @@ struct WindowPredictor {
     edge: u64,
 }
 
-impl Plan for Window {
+impl PolicyOptions for Window {
     const POLICY: &'static Policy = &POLICY;
 
     fn predictor(&self, scene: &Scene) -> Result<Box<dyn Predictor>> {

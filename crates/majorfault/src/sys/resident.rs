@@ -1,7 +1,7 @@
 //! Which pages of a buffer pool are in memory, in the order that the clock looks at them, and which of them are dirty: what
 //! evicting and flushing walk instead of all pages of the files.
 //!
-//! Who takes a number out of the [`Ring`] alone may evict its page, and puts it back unless it did. Who holds a page alone
+//! Who takes a number out of the [`ClockRing`] alone may evict its page, and puts it back unless it did. Who holds a page alone
 //! notes in [`Dirty`] that it was changed, or written. Both stand on any lock, so that a model checker runs these very lines
 //! with its own (`tests/resident.rs`).
 
@@ -30,12 +30,12 @@ const STEP: usize = 64;
 
 /// Numbers of the pages in memory: where the clock's hand stands is the front, and pages arrive behind it.
 #[derive(Debug, Default)]
-pub struct Ring<L = Mutex<VecDeque<u64>>>(L);
+pub struct ClockRing<L = Mutex<VecDeque<u64>>>(L);
 
-impl<L: Lock<Value = VecDeque<u64>>> Ring<L> {
+impl<L: Lock<Value = VecDeque<u64>>> ClockRing<L> {
     /// A ring over a lock of an empty queue.
-    pub fn over(numbers: L) -> Ring<L> {
-        Ring(numbers)
+    pub fn over(numbers: L) -> ClockRing<L> {
+        ClockRing(numbers)
     }
 
     /// Puts these behind the hand: pages that were just filled, or that were taken and stay.
@@ -132,14 +132,14 @@ impl<L: Lock<Value = BTreeSet<u64>>> Dirty<L> {
 mod tests {
     use super::*;
 
-    fn ring(numbers: std::ops::Range<u64>) -> Ring {
-        let ring: Ring = Ring::default();
+    fn ring(numbers: std::ops::Range<u64>) -> ClockRing {
+        let ring: ClockRing = ClockRing::default();
         ring.arrive(numbers);
         ring
     }
 
     /// What is in the ring, from the hand on.
-    fn content(ring: &Ring) -> Vec<u64> {
+    fn content(ring: &ClockRing) -> Vec<u64> {
         ring.0.with(|ring| ring.iter().copied().collect())
     }
 

@@ -143,16 +143,16 @@ impl Chunks<'_, '_> {
 }
 
 /// A number for which any bits are a value; only this library declares them.
-pub trait Plain: Copy + sealed::Plain {}
+pub trait Plain: Copy + sealed::Sealed {}
 
 mod sealed {
     /// Prevents others from implementing `Plain` for types that do not qualify.
     #[allow(unnameable_types, reason = "it seals the trait: nobody else can implement it")]
-    pub trait Plain {}
+    pub trait Sealed {}
 }
 
 macro_rules! plain {
-    ($($number:ty)*) => { $(impl sealed::Plain for $number {} impl Plain for $number {})* };
+    ($($number:ty)*) => { $(impl sealed::Sealed for $number {} impl Plain for $number {})* };
 }
 
 plain!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);

@@ -104,15 +104,20 @@ fn replay(remedy: &Remedy) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::rule::Unit;
+    use crate::doctor::rule::ThresholdUnit;
 
     const RULE: Rule = Rule {
         name: "made_up",
         summary: "something is wrong",
         looks_at: &[Part::Faults, Part::AdviceInForce],
         thresholds: &[
-            Threshold { name: "FEWEST", says: " Waits below which it is chance.", value: 50.0, unit: Unit::Count },
-            Threshold { name: "MUCH", says: " Share that is much.", value: 0.1, unit: Unit::Share },
+            Threshold {
+                name: "FEWEST",
+                says: " Waits below which it is chance.",
+                value: 50.0,
+                unit: ThresholdUnit::Count,
+            },
+            Threshold { name: "MUCH", says: " Share that is much.", value: 0.1, unit: ThresholdUnit::Share },
         ],
         trouble: "{share} is wrong",
         remedies: &[
