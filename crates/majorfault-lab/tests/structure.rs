@@ -210,7 +210,6 @@ const SHARED: &[(&str, &str)] = &[
     ("Args", "each subcommand has its own, and none is seen outside its file"),
     ("Class", "the lab keeps the library's class of a method in its records, with classes of its own"),
     ("Access", "protection of a mapping in sys, a fault in a file in observe"),
-    ("Faults", "evidence and its source"),
     ("Group", "arms that may be compared in a report, a cgroup in the doctor's evidence"),
     ("Hints", "what a method takes and what a policy gives"),
     ("Kind", "of a counter, and of an output"),
