@@ -3,8 +3,8 @@
 use crate::place::child;
 use crate::place::guest::accelerator::{self, KVM_BOOTS_WITHIN};
 use crate::place::guest::disk::{self, Unnamed};
-use crate::place::guest::kernel::{self, Kernel};
-use crate::place::guest::line::{Order, Told};
+use crate::place::guest::kernel::{self, BuiltKernel};
+use crate::place::guest::line::{Errand, Told};
 use crate::place::guest::program;
 use crate::place::guest::qemu::{self, Files, QEMU};
 use crate::place::guest::remark;
@@ -63,7 +63,7 @@ pub fn run(
     let kernel = kernel::named(&spec.kernel)?;
     room(spec)?;
     let order =
-        Order { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
+        Errand { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
     let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
@@ -105,7 +105,7 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(spec: &Spec, accelerator: Accelerator, kernel: &Kernel, archive: &Unnamed) -> Result<Guest> {
+    fn start(spec: &Spec, accelerator: Accelerator, kernel: &BuiltKernel, archive: &Unnamed) -> Result<Guest> {
         let console = Unnamed::new(Bytes::mib(1))?;
         let disk = (spec.disk.0 > 0).then(|| disk::image(spec.disk, spec.fs)).transpose()?;
         let pmem = (spec.pmem.0 > 0).then(|| disk::persistent(spec.pmem)).transpose()?;

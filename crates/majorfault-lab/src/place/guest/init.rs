@@ -1,7 +1,7 @@
 //! The guest's side: the first process. Mounts what a system needs, runs our program as its order says, sends what it says
 //! to the host, and ends the machine.
 
-use crate::place::guest::line::{BROUGHT, MODULES, Mount, ORDER, Order, PORT, Told};
+use crate::place::guest::line::{BROUGHT, Errand, MODULES, Mount, ORDER, PORT, Told};
 use crate::place::guest::spec::DATA;
 use majorfault::{Error, Result};
 use rustix::fs::{FileType, Mode, mknodat};
@@ -105,7 +105,7 @@ fn port() -> Result<File> {
     File::options().write(true).open(&path).map_err(|error| Error::io("open the port to the host", path, error))
 }
 
-fn order() -> Result<Order> {
+fn order() -> Result<Errand> {
     let text = fs::read(ORDER).map_err(|error| Error::io("read the order", ORDER, error))?;
     serde_json::from_slice(&text).map_err(|why| Error::Invalid(format!("the order is not of this majorfault: {why}")))
 }
@@ -125,7 +125,7 @@ impl Host {
     }
 }
 
-fn follow(order: &Order, host: &Host) -> Result<u8> {
+fn follow(order: &Errand, host: &Host) -> Result<u8> {
     order.mounts.iter().try_for_each(mount_disk)?;
     mknodat(rustix::fs::CWD, order.records.as_str(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .map_err(|errno| Error::io("make a pipe for records", &order.records, errno))?;
@@ -179,7 +179,7 @@ fn spawn_records(pipe: File, host: Host, seen: std::sync::mpsc::Sender<()>) {
 }
 
 /// Waits until all that was written into the pipe is told.
-fn end_records(order: &Order, seen: &std::sync::mpsc::Receiver<()>) {
+fn end_records(order: &Errand, seen: &std::sync::mpsc::Receiver<()>) {
     let ended = File::options().write(true).open(&order.records).and_then(|mut pipe| writeln!(pipe, "{END}"));
     if ended.is_ok() {
         let _ = seen.recv();
@@ -187,7 +187,7 @@ fn end_records(order: &Order, seen: &std::sync::mpsc::Receiver<()>) {
 }
 
 /// Runs our program and sends what it says; its exit code.
-fn program(order: &Order, host: &Host) -> Result<u8> {
+fn program(order: &Errand, host: &Host) -> Result<u8> {
     let (program, arguments) = match order.arguments.split_first() {
         Some((first, rest)) if first.starts_with(BROUGHT) => (first.as_str(), rest),
         _ => ("/proc/self/exe", order.arguments.as_slice()),

@@ -16,7 +16,7 @@ pub const PORT: &str = "majorfault";
 
 /// What the guest is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct Errand {
     /// Arguments for our own program.
     pub arguments: Vec<String>,
     /// File systems to mount, in order: device, type, options, where.
