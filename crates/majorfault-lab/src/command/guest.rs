@@ -2,7 +2,7 @@
 
 use crate::command::Exit;
 use crate::outputs::Records;
-use crate::place::guest::{self, Spec, Told, init};
+use crate::place::guest::{self, FromGuest, Spec, init};
 use crate::record::Record;
 use majorfault::{Error, Result};
 use std::sync::atomic::AtomicBool;
@@ -40,14 +40,14 @@ pub fn measured(
     let (mut records, mut place) = (Vec::new(), String::new());
     let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
         match told {
-            Told::Ready(remark) => place = remark,
-            Told::Record(line) => {
+            FromGuest::Ready(remark) => place = remark,
+            FromGuest::Record(line) => {
                 let mut record = parsed(&line)?;
                 record.machine.remarks.push(place.clone());
                 keep(&record)?;
                 records.push(record);
             }
-            Told::Err(line) if !quiet => eprintln!("guest: {line}"),
+            FromGuest::Err(line) if !quiet => eprintln!("guest: {line}"),
             _ => {}
         }
         Ok(())

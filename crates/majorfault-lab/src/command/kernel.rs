@@ -2,7 +2,7 @@
 
 use crate::command::{Exit, kernel_test, stop_flag};
 use crate::place::guest::kernel::{self, BuiltKernel, Progress, Variant};
-use crate::place::guest::{self, Spec, Told};
+use crate::place::guest::{self, FromGuest, Spec};
 use anstream::println;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -152,8 +152,8 @@ fn in_guest(args: &Run) -> Result<Exit> {
     let Run { place, bring, words } = args;
     let code = guest::run(place, words, bring, &*stop_flag()?, |told| {
         match told {
-            Told::Out(line) => println!("{line}"),
-            Told::Err(line) => eprintln!("{line}"),
+            FromGuest::Out(line) => println!("{line}"),
+            FromGuest::Err(line) => eprintln!("{line}"),
             _ => {}
         }
         Ok(())
