@@ -2,7 +2,7 @@
 
 use crate::command::Exit;
 use crate::outputs::Records;
-use crate::place::guest::{self, Spec, Told, init};
+use crate::place::guest::{self, FromGuest, Spec, init};
 use crate::record::Record;
 use majorfault::{Error, Result};
 use std::sync::atomic::AtomicBool;
@@ -12,7 +12,7 @@ const OF_THE_HOST: &[&str] = &["--place", "--records", "--report", "--csv", "--r
 
 /// Where a command runs.
 #[derive(clap::Args, Clone, Debug)]
-pub struct Place {
+pub struct GuestPlace {
     /// Run in a guest with a kernel of one's choice: guest, or guest:kernel=NAME,cpus=4,memory=2g,disk=4g,fs=ext4,
     /// delay_ms=0,pmem=0,numa=1,accel=auto; see docs/kernel.md
     #[arg(long, value_name = "PLACE", help_heading = "Conditions")]
@@ -40,14 +40,14 @@ pub fn measured(
     let (mut records, mut place) = (Vec::new(), String::new());
     let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
         match told {
-            Told::Ready(remark) => place = remark,
-            Told::Record(line) => {
+            FromGuest::Ready(remark) => place = remark,
+            FromGuest::Record(line) => {
                 let mut record = parsed(&line)?;
                 record.machine.remarks.push(place.clone());
                 keep(&record)?;
                 records.push(record);
             }
-            Told::Err(line) if !quiet => eprintln!("guest: {line}"),
+            FromGuest::Err(line) if !quiet => eprintln!("guest: {line}"),
             _ => {}
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! `majorfault kernel`: kernels for guests, and this program in one of them.
 
 use crate::command::{Exit, kernel_test, stop_flag};
-use crate::place::guest::kernel::{self, Kernel, Progress, Variant};
-use crate::place::guest::{self, Spec, Told};
+use crate::place::guest::kernel::{self, BuiltKernel, Progress, Variant};
+use crate::place::guest::{self, FromGuest, Spec};
 use anstream::println;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -49,8 +49,8 @@ enum What {
 
 #[derive(clap::Args)]
 struct Build {
-    /// Which patches
-    #[arg(value_enum, default_value = "plain")]
+    /// Which patches: plain (none), or strided (the series for MADV_STRIDED)
+    #[arg(value_parser = Variant::read, default_value = "plain")]
     variant: Variant,
     /// Debian's package with the source
     #[arg(long, default_value = "linux-source-6.12")]
@@ -129,8 +129,8 @@ impl Progress for Shown {
     }
 }
 
-fn line(kernel: &Kernel) -> String {
-    let Kernel { name, source, build_seconds, image, .. } = kernel;
+fn line(kernel: &BuiltKernel) -> String {
+    let BuiltKernel { name, source, build_seconds, image, .. } = kernel;
     format!("{name}  {source}, built in {build_seconds} s  {}", image.display())
 }
 
@@ -152,8 +152,8 @@ fn in_guest(args: &Run) -> Result<Exit> {
     let Run { place, bring, words } = args;
     let code = guest::run(place, words, bring, &*stop_flag()?, |told| {
         match told {
-            Told::Out(line) => println!("{line}"),
-            Told::Err(line) => eprintln!("{line}"),
+            FromGuest::Out(line) => println!("{line}"),
+            FromGuest::Err(line) => eprintln!("{line}"),
             _ => {}
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The options that say what is measured, under the names fio's users know.
 
-use crate::command::guest::Place;
+use crate::command::guest::GuestPlace;
 use crate::lineup;
 use crate::traits::Ends;
 use crate::trial::{Arm, CacheState, Choice, Direction, Limits};
@@ -81,7 +81,7 @@ pub struct CompareOptions {
     #[arg(long, value_name = "SIZE", value_parser = memory, help_heading = "Conditions")]
     pub memory: Option<Memory>,
     #[command(flatten)]
-    pub place: Place,
+    pub place: GuestPlace,
     /// State of the page cache when each run starts: cold, warm, warm:pages, hot:FRACTION or asis
     #[arg(long, default_value = "cold", help_heading = "Conditions")]
     pub cache: CacheState,

@@ -1,6 +1,6 @@
 //! `majorfault reproduce`: the published experiments, run here, with a verdict on every claim.
 
-use crate::command::guest::{self, Place};
+use crate::command::guest::{self, GuestPlace};
 use crate::command::{Bars, Exit, stop_flag};
 use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
 use crate::machine;
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.csv")]
     csv: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: GuestPlace,
     #[command(flatten)]
     force: Force,
     /// Show no progress and no remarks on standard error

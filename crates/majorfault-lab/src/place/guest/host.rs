@@ -3,8 +3,8 @@
 use crate::place::child;
 use crate::place::guest::accelerator::{self, KVM_BOOTS_WITHIN};
 use crate::place::guest::disk::{self, Unnamed};
-use crate::place::guest::kernel::{self, Kernel};
-use crate::place::guest::line::{Order, Told};
+use crate::place::guest::kernel::{self, BuiltKernel};
+use crate::place::guest::line::{Errand, FromGuest};
 use crate::place::guest::program;
 use crate::place::guest::qemu::{self, Files, QEMU};
 use crate::place::guest::remark;
@@ -57,13 +57,13 @@ pub fn run(
     arguments: &[String],
     brought: &[PathBuf],
     stop: &AtomicBool,
-    mut told: impl FnMut(Told) -> Result<()>,
+    mut told: impl FnMut(FromGuest) -> Result<()>,
 ) -> Result<Option<u8>> {
     QEMU.met()?;
     let kernel = kernel::named(&spec.kernel)?;
     room(spec)?;
     let order =
-        Order { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
+        Errand { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
     let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
@@ -72,7 +72,7 @@ pub fn run(
             Err(_) if candidates.peek().is_some() => accelerator::remember_failure(),
             ready => {
                 ready?;
-                told(Told::Ready(remark(spec, &kernel.name, &accelerator.text())))?;
+                told(FromGuest::Ready(remark(spec, &kernel.name, &accelerator.text())))?;
                 return guest.follow(stop, &mut told);
             }
         }
@@ -105,7 +105,7 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(spec: &Spec, accelerator: Accelerator, kernel: &Kernel, archive: &Unnamed) -> Result<Guest> {
+    fn start(spec: &Spec, accelerator: Accelerator, kernel: &BuiltKernel, archive: &Unnamed) -> Result<Guest> {
         let console = Unnamed::new(Bytes::mib(1))?;
         let disk = (spec.disk.0 > 0).then(|| disk::image(spec.disk, spec.fs)).transpose()?;
         let pmem = (spec.pmem.0 > 0).then(|| disk::persistent(spec.pmem)).transpose()?;
@@ -138,31 +138,31 @@ impl Guest {
     /// Waits for the first process.
     fn ready(&self, stop: &AtomicBool) -> Result<()> {
         match self.next(self.boots_within, stop)? {
-            Some(Told::Lacks(what)) => Err(self.broken(&what)),
+            Some(FromGuest::Lacks(what)) => Err(self.broken(&what)),
             Some(_) => Ok(()),
             None => Ok(()),
         }
     }
 
     /// Gives each line to `told` until the program has ended; its exit code, or `None` where the user stopped it.
-    fn follow(mut self, stop: &AtomicBool, told: &mut impl FnMut(Told) -> Result<()>) -> Result<Option<u8>> {
+    fn follow(mut self, stop: &AtomicBool, told: &mut impl FnMut(FromGuest) -> Result<()>) -> Result<Option<u8>> {
         loop {
             match self.next(SILENCE, stop)? {
                 None => return Ok(None),
-                Some(Told::Ended(code)) => {
+                Some(FromGuest::Ended(code)) => {
                     // It powers off by itself; dropping it would do as well.
                     let _ = self.machine.0.wait();
                     return Ok(Some(code));
                 }
-                Some(Told::Lacks(what)) => return Err(self.broken(&what)),
-                Some(Told::Alive | Told::Ready(_)) => {}
+                Some(FromGuest::Lacks(what)) => return Err(self.broken(&what)),
+                Some(FromGuest::Alive | FromGuest::Ready(_)) => {}
                 Some(other) => told(other)?,
             }
         }
     }
 
     /// The next line; `None` where the user wants to stop.
-    fn next(&self, patience: Duration, stop: &AtomicBool) -> Result<Option<Told>> {
+    fn next(&self, patience: Duration, stop: &AtomicBool) -> Result<Option<FromGuest>> {
         let began = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             match self.lines.recv_timeout(LOOK) {

@@ -1,7 +1,7 @@
 //! The guest's side: the first process. Mounts what a system needs, runs our program as its order says, sends what it says
 //! to the host, and ends the machine.
 
-use crate::place::guest::line::{BROUGHT, MODULES, Mount, ORDER, Order, PORT, Told};
+use crate::place::guest::line::{BROUGHT, Errand, FromGuest, MODULES, Mount, ORDER, PORT};
 use crate::place::guest::spec::DATA;
 use majorfault::{Error, Result};
 use rustix::fs::{FileType, Mode, mknodat};
@@ -58,17 +58,17 @@ fn work() -> Result<()> {
     }
     for (kind, at, options) in FACILITIES {
         let _ = fs::create_dir_all(at);
-        // Told by the program, which lists what it does not find.
+        // FromGuest by the program, which lists what it does not find.
         let _ = mounted(kind, kind, at, options);
     }
     load_modules()?;
     // So that groups with limits can be made below.
     let _ = fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
     let host = Host(Arc::new(Mutex::new(port()?)));
-    host.tell(&Told::Ready(rustix::system::uname().release().to_string_lossy().into_owned()));
+    host.tell(&FromGuest::Ready(rustix::system::uname().release().to_string_lossy().into_owned()));
     let ended = match order().and_then(|order| follow(&order, &host)) {
-        Ok(code) => Told::Ended(code),
-        Err(error) => Told::Lacks(error.to_string()),
+        Ok(code) => FromGuest::Ended(code),
+        Err(error) => FromGuest::Lacks(error.to_string()),
     };
     rustix::fs::sync();
     host.tell(&ended);
@@ -105,7 +105,7 @@ fn port() -> Result<File> {
     File::options().write(true).open(&path).map_err(|error| Error::io("open the port to the host", path, error))
 }
 
-fn order() -> Result<Order> {
+fn order() -> Result<Errand> {
     let text = fs::read(ORDER).map_err(|error| Error::io("read the order", ORDER, error))?;
     serde_json::from_slice(&text).map_err(|why| Error::Invalid(format!("the order is not of this majorfault: {why}")))
 }
@@ -115,7 +115,7 @@ fn order() -> Result<Order> {
 struct Host(Arc<Mutex<File>>);
 
 impl Host {
-    fn tell(&self, told: &Told) {
+    fn tell(&self, told: &FromGuest) {
         let Ok(mut line) = serde_json::to_vec(told) else { return };
         line.push(b'\n');
         // Whoever held it before had a whole line written, or is gone with the host.
@@ -125,7 +125,7 @@ impl Host {
     }
 }
 
-fn follow(order: &Order, host: &Host) -> Result<u8> {
+fn follow(order: &Errand, host: &Host) -> Result<u8> {
     order.mounts.iter().try_for_each(mount_disk)?;
     mknodat(rustix::fs::CWD, order.records.as_str(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .map_err(|errno| Error::io("make a pipe for records", &order.records, errno))?;
@@ -158,7 +158,7 @@ fn pulse(host: Host) {
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(PULSE);
-            host.tell(&Told::Alive);
+            host.tell(&FromGuest::Alive);
         }
     });
 }
@@ -173,13 +173,13 @@ fn spawn_records(pipe: File, host: Host, seen: std::sync::mpsc::Sender<()>) {
                 let _ = seen.send(());
                 return;
             }
-            host.tell(&Told::Record(line));
+            host.tell(&FromGuest::Record(line));
         }
     });
 }
 
 /// Waits until all that was written into the pipe is told.
-fn end_records(order: &Order, seen: &std::sync::mpsc::Receiver<()>) {
+fn end_records(order: &Errand, seen: &std::sync::mpsc::Receiver<()>) {
     let ended = File::options().write(true).open(&order.records).and_then(|mut pipe| writeln!(pipe, "{END}"));
     if ended.is_ok() {
         let _ = seen.recv();
@@ -187,7 +187,7 @@ fn end_records(order: &Order, seen: &std::sync::mpsc::Receiver<()>) {
 }
 
 /// Runs our program and sends what it says; its exit code.
-fn program(order: &Order, host: &Host) -> Result<u8> {
+fn program(order: &Errand, host: &Host) -> Result<u8> {
     let (program, arguments) = match order.arguments.split_first() {
         Some((first, rest)) if first.starts_with(BROUGHT) => (first.as_str(), rest),
         _ => ("/proc/self/exe", order.arguments.as_slice()),
@@ -202,8 +202,8 @@ fn program(order: &Order, host: &Host) -> Result<u8> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| Error::io("start the program", program, error))?;
-    let out = child.stdout.take().map(|out| spawn_lines(out, host.clone(), Told::Out));
-    let err = child.stderr.take().map(|err| spawn_lines(err, host.clone(), Told::Err));
+    let out = child.stdout.take().map(|out| spawn_lines(out, host.clone(), FromGuest::Out));
+    let err = child.stderr.take().map(|err| spawn_lines(err, host.clone(), FromGuest::Err));
     let status = child.wait().map_err(|error| Error::io("wait for the program", "/init", error))?;
     out.into_iter().chain(err).for_each(|thread| drop(thread.join()));
     // A signal's number on top of 128, as shells have it.
@@ -211,7 +211,11 @@ fn program(order: &Order, host: &Host) -> Result<u8> {
     Ok(status.code().unwrap_or(128 + signal) as u8)
 }
 
-fn spawn_lines(from: impl Read + Send + 'static, host: Host, what: fn(String) -> Told) -> std::thread::JoinHandle<()> {
+fn spawn_lines(
+    from: impl Read + Send + 'static,
+    host: Host,
+    what: fn(String) -> FromGuest,
+) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(std::result::Result::ok) {
             host.tell(&what(String::from_utf8_lossy(&line).into_owned()));

@@ -16,7 +16,7 @@ pub const PORT: &str = "majorfault";
 
 /// What the guest is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Order {
+pub struct Errand {
     /// Arguments for our own program.
     pub arguments: Vec<String>,
     /// File systems to mount, in order: device, type, options, where.
@@ -41,8 +41,8 @@ pub struct Mount {
 /// One line from the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Told {
-    /// The first process runs; the kernel's release. Told on by the host with its remark on the place.
+pub enum FromGuest {
+    /// The first process runs; the kernel's release. FromGuest on by the host with its remark on the place.
     Ready(String),
     /// A line of the program's standard output.
     Out(String),
@@ -64,11 +64,11 @@ mod tests {
 
     #[test]
     fn a_line_from_the_guest_is_one_line_whatever_is_in_it() {
-        let told = Told::Out("a \"b\"\n\u{1b}[1m".to_owned());
+        let told = FromGuest::Out("a \"b\"\n\u{1b}[1m".to_owned());
 
         let line = serde_json::to_string(&told).unwrap();
 
         assert_eq!(line, r#"{"out":"a \"b\"\n\u001b[1m"}"#);
-        assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);
+        assert_eq!(serde_json::from_str::<FromGuest>(&line).unwrap(), told);
     }
 }

@@ -16,7 +16,7 @@ mod qemu;
 mod spec;
 
 pub use host::{become_machine, run};
-pub use line::{BROUGHT, Told};
+pub use line::{BROUGHT, FromGuest};
 pub use qemu::QEMU;
 pub use spec::Spec;
 

@@ -1,7 +1,7 @@
 //! Our own program as a guest's first process: its file, and where it is not linked statically the libraries it needs.
 
 use crate::place::guest::archive::Archive;
-use crate::place::guest::line::{BROUGHT, MODULES, ORDER, Order};
+use crate::place::guest::line::{BROUGHT, Errand, MODULES, ORDER};
 use majorfault::{Error, Result};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -14,7 +14,7 @@ const MOUNT_POINTS: &[&str] = &["dev", "proc", "sys", "tmp", "run", "var/tmp", "
 /// The archive with our program, its libraries, the kernel's modules and the order, in a file without a name.
 ///
 /// Errors: Io (no room, our own program cannot be read).
-pub fn archive(order: &Order, modules: &[PathBuf], brought: &[PathBuf], into: File) -> Result<File> {
+pub fn archive(order: &Errand, modules: &[PathBuf], brought: &[PathBuf], into: File) -> Result<File> {
     let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
     let mut files = libraries(&own)?;
     for program in brought {

@@ -1,7 +1,7 @@
 //! Builds a kernel from its recipe: source, patches, `make tinyconfig` and the fragment, `make bzImage`.
 
 use crate::place::guest::kernel::recipe::{self, Recipe, Variant};
-use crate::place::guest::kernel::{DESCRIPTION, Kernel, root, source};
+use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root, source};
 use crate::scratch;
 use majorfault::{Bytes, Error, Missing, Result};
 use std::fs::{self, File};
@@ -36,7 +36,13 @@ pub trait Progress {
 ///
 /// Errors: Missing (tools, package), Invalid (no room, a patch or option that does not fit, a compiler's error with the log's last
 /// lines, the user's stop), Io.
-pub fn build(package: &str, variant: Variant, jobs: u32, stop: &AtomicBool, progress: &dyn Progress) -> Result<Kernel> {
+pub fn build(
+    package: &str,
+    variant: Variant,
+    jobs: u32,
+    stop: &AtomicBool,
+    progress: &dyn Progress,
+) -> Result<BuiltKernel> {
     let root = root();
     let version = source::candidate(package)?;
     let recipe = Recipe::of(&version, variant);
@@ -59,7 +65,7 @@ pub fn build(package: &str, variant: Variant, jobs: u32, stop: &AtomicBool, prog
     progress.step("compiling");
     work.compile(jobs, progress)?;
     let built_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let kernel = Kernel {
+    let kernel = BuiltKernel {
         name: recipe.name(),
         variant: variant.name().to_owned(),
         source: format!("{package} {}", source.version),
@@ -168,7 +174,7 @@ impl Work<'_> {
     }
 
     /// Keeps image, configuration and log; the objects go.
-    fn keep(&self, home: &Path, kernel: &Kernel) -> Result<()> {
+    fn keep(&self, home: &Path, kernel: &BuiltKernel) -> Result<()> {
         source::made(home)?;
         let text = serde_json::to_vec_pretty(kernel).map_err(|why| Error::Invalid(why.to_string()))?;
         let keep = || -> std::io::Result<()> {

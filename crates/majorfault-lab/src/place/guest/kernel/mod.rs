@@ -26,7 +26,7 @@ const DESCRIPTION: &str = "kernel.json";
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kernel {
+pub struct BuiltKernel {
     /// Its name: source, variant, hash.
     pub name: String,
     /// Which patches it has.
@@ -51,14 +51,15 @@ pub fn root() -> PathBuf {
 }
 
 /// The kernels built here, the latest first.
-pub fn list() -> Vec<Kernel> {
+pub fn list() -> Vec<BuiltKernel> {
     list_in(&root())
 }
 
-fn list_in(root: &Path) -> Vec<Kernel> {
+fn list_in(root: &Path) -> Vec<BuiltKernel> {
     let dirs = fs::read_dir(root.join("kernels")).into_iter().flatten().flatten();
     let read = |dir: fs::DirEntry| serde_json::from_slice(&fs::read(dir.path().join(DESCRIPTION)).ok()?).ok();
-    let mut kernels: Vec<Kernel> = dirs.filter_map(read).filter(|kernel: &Kernel| kernel.image.is_file()).collect();
+    let mut kernels: Vec<BuiltKernel> =
+        dirs.filter_map(read).filter(|kernel: &BuiltKernel| kernel.image.is_file()).collect();
     kernels.sort_by_key(|kernel| std::cmp::Reverse((kernel.built_unix_s, kernel.name.clone())));
     kernels
 }
@@ -66,11 +67,11 @@ fn list_in(root: &Path) -> Vec<Kernel> {
 /// The kernel of this name; the latest of this variant; or the image at this path.
 ///
 /// Errors: Missing, with the command that builds it; Invalid where the file is no image.
-pub fn named(text: &str) -> Result<Kernel> {
+pub fn named(text: &str) -> Result<BuiltKernel> {
     named_in(&root(), text)
 }
 
-fn named_in(root: &Path, text: &str) -> Result<Kernel> {
+fn named_in(root: &Path, text: &str) -> Result<BuiltKernel> {
     if text.contains('/') {
         return at_path(Path::new(text));
     }
@@ -79,7 +80,7 @@ fn named_in(root: &Path, text: &str) -> Result<Kernel> {
     found.cloned().ok_or_else(|| Error::Missing(missing(text, &kernels)))
 }
 
-fn missing(text: &str, kernels: &[Kernel]) -> Missing {
+fn missing(text: &str, kernels: &[BuiltKernel]) -> Missing {
     let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
     let here =
         if names.is_empty() { "none is built here".to_owned() } else { format!("here are {}", names.join(", ")) };
@@ -94,7 +95,7 @@ fn missing(text: &str, kernels: &[Kernel]) -> Missing {
 /// Where the x86 boot protocol has its magic number.
 const MAGIC_AT: u64 = 0x202;
 
-fn at_path(path: &Path) -> Result<Kernel> {
+fn at_path(path: &Path) -> Result<BuiltKernel> {
     let mut magic = [0; 4];
     let file = fs::File::open(path).map_err(|error| {
         Error::io("open the kernel's image", path, error).with_remedy("majorfault kernel list has names")
@@ -104,7 +105,7 @@ fn at_path(path: &Path) -> Result<Kernel> {
         return Err(Error::Invalid(format!("{} is no kernel image (a bzImage for x86)", path.display())));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Kernel {
+    Ok(BuiltKernel {
         name,
         variant: "unknown".to_owned(),
         source: path.display().to_string(),
@@ -127,7 +128,7 @@ mod tests {
             fs::create_dir_all(&dir).unwrap();
             let image = dir.join("bzImage");
             fs::write(&image, "").unwrap();
-            let kernel = Kernel {
+            let kernel = BuiltKernel {
                 name: (*name).to_owned(),
                 variant: (*variant).to_owned(),
                 source: "linux-source 6.12".to_owned(),

@@ -26,7 +26,7 @@ pub const SERIES: &[(&str, &str)] = &[
 const STRIDED_OPTION: &str = "CONFIG_STRIDED_READAHEAD=y\n";
 
 /// Which patches a kernel has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
     /// None: Debian's source as it is
     Plain,
@@ -44,6 +44,11 @@ impl Variant {
             Variant::Plain => "plain",
             Variant::Strided => "strided",
         }
+    }
+
+    /// The variant of this name; what there is, where it is none.
+    pub fn read(name: &str) -> std::result::Result<Variant, String> {
+        Variant::named(name).ok_or_else(|| format!("\"{name}\" is none; legal are plain, strided"))
     }
 
     /// The variant of this name.

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 /// An unpacked source.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct KernelSource {
     /// Version of the package.
     pub version: String,
     /// Its directory.
@@ -43,11 +43,11 @@ pub fn download(package: &str, version: &str, work: &Path) -> Result<()> {
 /// The source of a package in a version, fetched and unpacked below `root` unless it is there.
 ///
 /// Errors: Missing (a tool), Io, Invalid (apt's or tar's own words).
-pub fn fetch(package: &str, version: &str, root: &Path) -> Result<Source> {
+pub fn fetch(package: &str, version: &str, root: &Path) -> Result<KernelSource> {
     let sources = root.join("sources");
     let dir = sources.join(format!("{package}_{}", version.replace(['~', ':', '/'], "_")));
     if dir.join("Makefile").is_file() {
-        return Ok(Source { version: version.to_owned(), dir });
+        return Ok(KernelSource { version: version.to_owned(), dir });
     }
     let work = sources.join(format!("fetching-{}", std::process::id()));
     let _clean = Removed(work.clone());
@@ -57,13 +57,13 @@ pub fn fetch(package: &str, version: &str, root: &Path) -> Result<Source> {
     done("tar", "tar xz-utils", Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&work))?;
     let unpacked = only(&work, "", "linux-source")?;
     fs::rename(&unpacked, &dir).map_err(|error| Error::io("keep the kernel's source", &dir, error))?;
-    Ok(Source { version: version.to_owned(), dir })
+    Ok(KernelSource { version: version.to_owned(), dir })
 }
 
 /// A directory with the source as the recipe has it: the source itself where there are no patches.
 ///
 /// Errors: Invalid, naming patch, file and hunk that does not apply; Missing, Io.
-pub fn patched(source: &Source, recipe: &Recipe, root: &Path) -> Result<PathBuf> {
+pub fn patched(source: &KernelSource, recipe: &Recipe, root: &Path) -> Result<PathBuf> {
     if recipe.patches.is_empty() {
         return Ok(source.dir.clone());
     }
@@ -182,12 +182,12 @@ mod tests {
     const PATCH: &str = "--- a/mm/file.c\n+++ b/mm/file.c\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n";
 
     /// A source with one file.
-    fn source(dir: &Path, text: &str) -> Source {
+    fn source(dir: &Path, text: &str) -> KernelSource {
         let dir = dir.join("source");
         fs::create_dir_all(dir.join("mm")).unwrap();
         fs::write(dir.join("Makefile"), "").unwrap();
         fs::write(dir.join("mm/file.c"), text).unwrap();
-        Source { version: "6.12".to_owned(), dir }
+        KernelSource { version: "6.12".to_owned(), dir }
     }
 
     fn recipe(patch: &str) -> Recipe {

@@ -1,7 +1,7 @@
 //! Kernels as Debian builds them: the package's image, and the few modules that a guest needs.
 
 use crate::place::guest::kernel::source::{Removed, candidate, done, download, made, only, said};
-use crate::place::guest::kernel::{DESCRIPTION, Kernel, root};
+use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root};
 use majorfault::{Error, Missing, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,13 +15,14 @@ const WANTED: &[&str] = &["virtio_blk", "virtio_console", "virtio_pci", "ext4", 
 /// Fetches a package with a kernel image and keeps it as a kernel for guests, unless it is there.
 ///
 /// Errors: Missing (apt, no such package, a tool), Invalid (it holds no image), Io.
-pub fn fetch(package: &str) -> Result<Kernel> {
+pub fn fetch(package: &str) -> Result<BuiltKernel> {
     let root = root();
     let version = candidate(package)?;
     let name = format!("{}-stock", package.trim_start_matches("linux-image-"));
     let home = root.join("kernels").join(&name);
     let source = format!("{package} {version}");
-    let there = fs::read(home.join(DESCRIPTION)).ok().and_then(|text| serde_json::from_slice::<Kernel>(&text).ok());
+    let there =
+        fs::read(home.join(DESCRIPTION)).ok().and_then(|text| serde_json::from_slice::<BuiltKernel>(&text).ok());
     if let Some(kernel) = there.filter(|kernel| kernel.source == source) {
         return Ok(kernel);
     }
@@ -35,7 +36,7 @@ pub fn fetch(package: &str) -> Result<Kernel> {
     let built_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let kept = home.join("bzImage");
     let kernel =
-        Kernel { name, variant: "stock".to_owned(), source, image: kept, built_unix_s, build_seconds: 0, modules };
+        BuiltKernel { name, variant: "stock".to_owned(), source, image: kept, built_unix_s, build_seconds: 0, modules };
     let text = serde_json::to_vec_pretty(&kernel).map_err(|why| Error::Invalid(why.to_string()))?;
     let keep = || fs::copy(&image, &kernel.image).and_then(|_| fs::write(home.join(DESCRIPTION), text));
     keep().map_err(|error| Error::io("keep the kernel", &home, error))?;
