@@ -213,7 +213,6 @@ const SHARED: &[(&str, &str)] = &[
     ("Group", "arms that may be compared in a report, a cgroup in the doctor's evidence"),
     ("Hints", "what a method takes and what a policy gives"),
     ("Kind", "of a counter, and of an output"),
-    ("Machine", "of a record, and of the doctor's evidence"),
     ("MappedFile", "the library's front door, and a file that a watched process maps"),
     ("Mount", "parsed in proc, and as the doctor's evidence keeps it"),
     ("Options", "of the assistant, of gathering, of recording"),
