@@ -177,9 +177,11 @@ mod tests {
         }
         // Written once: several tests read it at the same time.
         static PATH: std::sync::LazyLock<std::path::PathBuf> = std::sync::LazyLock::new(|| {
-            let path = std::env::temp_dir().join(format!("majorfault-workload-{}.flt", std::process::id()));
+            let path = std::env::current_exe().unwrap().with_file_name("majorfault-workload.flt");
+            let draft = path.with_extension(std::process::id().to_string());
             let text = "majorfault trace 2\nfile 0 1048576 -\n0 7 4096 4096 8192 100\n0 9 0 4096 4096 9\nend\n";
-            std::fs::write(&path, text).unwrap();
+            std::fs::write(&draft, text).unwrap();
+            std::fs::rename(draft, &path).unwrap();
             path
         });
         Given::none().with("file", PATH.display())
