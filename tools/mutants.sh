@@ -10,7 +10,8 @@ usage() {
     cat <<END
 usage: tools/mutants.sh [--install] [--list] [--shard K/N] [MODULE...]
   --list       number of mutants of each module, without testing any
-  --shard K/N  only the part K (from 0) of N; two parts run at once in two directories (MUTANTS_DIR)
+  --shard K/N  every Nth mutant, from the Kth (from 0) on: a sample of the module, or a part of it; two parts run at once in
+               two directories (MUTANTS_DIR)
   --install    install cargo-mutants, where it is missing
 modules: $(modules | awk '{ printf "%s ", $1 }')[all]
 MUTANTS_DIR is where the copy is kept [$work]
@@ -26,7 +27,7 @@ derive      majorfault-lab  report/derive.rs                        report::
 verdict     majorfault-lab  report/verdict.rs                       report::
 phases      majorfault-lab  report/phases.rs                        report::
 summary     majorfault-lab  report/summary.rs                       report::
-session     majorfault-lab  session.rs                              session::
+session     majorfault-lab  session.rs                              session::  --test=command
 rules       majorfault-lab  doctor/rules/*.rs                       doctor::
 assist      majorfault-lab  assist/*.rs                             assist::
 outputs     majorfault-lab  outputs.rs,outputs/*.rs                 outputs::  --test=front_door
@@ -65,7 +66,7 @@ baseline() {
 # Runs what is left of the module's mutants; the words are further arguments. Mutants that are caught are no failure here.
 mutants() {
     (cd "$work" && cargo mutants --in-place --no-shuffle --colors never --baseline skip --no-times -p "$package" \
-        $globs ${shard:+--shard "$shard"} --output "$out" "$@") || [ $? -le 3 ]
+        $globs ${shard:+--shard "$shard" --sharding round-robin} --output "$out" "$@") || [ $? -le 3 ]
 }
 
 count() { cat "$out/mutants.out/$1.txt" 2>/dev/null | wc -l; }

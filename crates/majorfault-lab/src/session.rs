@@ -316,6 +316,18 @@ mod tests {
     }
 
     #[test]
+    fn records_of_every_format_up_to_todays_are_read_and_of_no_later_one() {
+        let with = |format: u32| {
+            let record = Run::of("mmap").edit(|record| record.format = format).record();
+            parse(Path::new("a.jsonl"), 7, &serde_json::to_string(&record).unwrap())
+        };
+
+        assert_eq!([1, crate::record::FORMAT].map(|format| with(format).unwrap().format), [1, crate::record::FORMAT]);
+        let refused = with(crate::record::FORMAT + 1).unwrap_err().to_string();
+        assert!(refused.starts_with("a.jsonl line 7 has format 3, this majorfault reads up to 2"), "{refused}");
+    }
+
+    #[test]
     fn compressed_records_are_read_as_plain_ones_also_in_several_members() {
         let dir = tempfile::tempdir().unwrap();
         let (plain, packed) = (dir.path().join("a.jsonl"), dir.path().join("a.jsonl.gz"));

@@ -236,6 +236,7 @@ mod tests {
     use crate::record::Record;
     use crate::report::synthetic::{Run, repeated, repeated_by};
     use crate::report::{Summary, counters};
+    use crate::stats::Estimate;
 
     #[test]
     fn a_clear_lead_names_the_winner_and_the_factor_with_its_interval() {
@@ -397,6 +398,27 @@ mod tests {
 
         let says = "mmap read 64.0 x the bytes asked for from the device, direct 1.00 x: read-ahead that nobody used";
         assert_eq!(evidence, &[says]);
+    }
+
+    #[test]
+    fn what_differs_by_less_than_half_is_no_evidence() {
+        let reading = |arm: &str, per_second: u64, bytes_each: u64| {
+            repeated_by(&Run::of(arm).counter(counters::PROCESS_READ, per_second * bytes_each), per_second, 6)
+        };
+        let records = [reading("mmap", 1_000, 4_096 * 12), reading("direct", 90_000, 4_096 * 10)].concat();
+
+        assert_eq!(verdict(&records).evidence, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_tie_leaves_unseen_is_the_larger_of_its_lead_and_of_what_the_pairs_could_show() {
+        let ratio = |median: f64| Estimate { median, interval: Some([1.0, 1.5]), coverage: 0.97, samples: 6 };
+        let tied = |median: f64, detectable: f64| {
+            unseen(&[PairedRatio { ratio: ratio(median), detectable: Some(detectable) }])
+        };
+
+        assert_eq!(tied(1.04, 0.03), "less than 4 % would not show");
+        assert_eq!(tied(1.02, 0.03), "less than 3 % would not show");
     }
 
     #[test]
