@@ -5,7 +5,7 @@
 #
 # address: AddressSanitizer, which needs a nightly toolchain (no Miri: mappings and io_uring are system calls that it does not
 # know). Finds use after free and bytes past the end of heap blocks; a use after munmap is a crash. valgrind: memcheck, on the
-# stable build; finds uses after unmap, too, and values that were never set. Neither knows Rust's rules of aliasing: those hold
+# stable build; made for uses after unmap and values never set, too, of which only a use after free was planted. Neither knows Rust's rules of aliasing: those hold
 # by the reasons in docs/design.md and by tests/compile_fail.
 #
 # First a program with a planted fault is run, which the tool must find.

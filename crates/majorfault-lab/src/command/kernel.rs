@@ -135,7 +135,7 @@ fn line(kernel: &BuiltKernel) -> String {
 }
 
 fn list(json: bool) -> Result<Exit> {
-    let kernels = kernel::list();
+    let kernels = kernel::list()?;
     if json {
         let text = serde_json::to_string_pretty(&kernels).map_err(|why| Error::Invalid(why.to_string()))?;
         println!("{text}");

@@ -4,6 +4,7 @@
 use crate::place::guest::kernel;
 use crate::place::guest::spec::{Accelerator, Spec};
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 /// How long a guest may take to its first line where the processor runs it. Emulated it takes 2 to 3 s.
@@ -27,7 +28,10 @@ fn may_have_kvm() -> bool {
 /// Remembers for this kernel of the host that no guest boots on its KVM.
 pub fn remember_failure() {
     // Only costs the next guest a try.
-    let _ = fs::create_dir_all(kernel::root()).and_then(|()| fs::write(note(), own_kernel()));
+    let root = kernel::root();
+    if fs::DirBuilder::new().recursive(true).mode(0o755).create(&root).is_ok() && kernel::trusted(&root).is_ok() {
+        let _ = fs::write(note(), own_kernel());
+    }
 }
 
 fn note() -> PathBuf {

@@ -58,7 +58,7 @@ fn work() -> Result<()> {
     }
     for (kind, at, options) in FACILITIES {
         let _ = fs::create_dir_all(at);
-        // FromGuest by the program, which lists what it does not find.
+        // Reported by the program, which lists what it does not find.
         let _ = mounted(kind, kind, at, options);
     }
     load_modules()?;

@@ -1,7 +1,7 @@
 //! Builds a kernel from its recipe: source, patches, `make tinyconfig` and the fragment, `make bzImage`.
 
 use crate::place::guest::kernel::recipe::{self, Recipe, Variant};
-use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root, source};
+use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root, source, trusted};
 use crate::scratch;
 use majorfault::{Bytes, Error, Missing, Result};
 use std::fs::{self, File};
@@ -44,6 +44,7 @@ pub fn build(
     progress: &dyn Progress,
 ) -> Result<BuiltKernel> {
     let root = root();
+    trusted(&root)?;
     let version = source::candidate(package)?;
     let recipe = Recipe::of(&version, variant);
     let home = root.join("kernels").join(recipe.name());
@@ -52,6 +53,8 @@ pub fn build(
     }
     tools()?;
     source::made(&root)?;
+    // Again: it may have come meanwhile. From now on nobody else can put another in its place.
+    trusted(&root)?;
     scratch::directory(Some(&root), ROOM)?;
     progress.step("fetching the source");
     let source = source::fetch(package, &version, &root)?;

@@ -15,7 +15,7 @@ pub use stock::{fetch, meant_by};
 use majorfault::{Error, Missing, Result};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The variable that names another directory than the default one.
@@ -50,9 +50,30 @@ pub fn root() -> PathBuf {
     set.map_or_else(|| PathBuf::from("/var/tmp/majorfault-kernel"), PathBuf::from)
 }
 
+/// Fails where others could have put something below `root`: what lies there is run by make(1), perhaps as root. One that is
+/// not there yet is nobody's.
+///
+/// Errors: Invalid, with what to do.
+pub fn trusted(root: &Path) -> Result<()> {
+    let Ok(meta) = fs::symlink_metadata(root) else { return Ok(()) };
+    let is_ours = [0, rustix::process::geteuid().as_raw()].contains(&meta.uid());
+    match meta.is_dir() && is_ours && meta.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(Error::Invalid(format!(
+            "{} is not a directory of yours or root's alone, so that others could change kernels in it; name another directory \
+             with {ROOT}",
+            root.display()
+        ))),
+    }
+}
+
 /// The kernels built here, the latest first.
-pub fn list() -> Vec<BuiltKernel> {
-    list_in(&root())
+///
+/// Errors: as [`trusted`].
+pub fn list() -> Result<Vec<BuiltKernel>> {
+    let root = root();
+    trusted(&root)?;
+    Ok(list_in(&root))
 }
 
 fn list_in(root: &Path) -> Vec<BuiltKernel> {
@@ -75,6 +96,7 @@ fn named_in(root: &Path, text: &str) -> Result<BuiltKernel> {
     if text.contains('/') {
         return at_path(Path::new(text));
     }
+    trusted(root)?;
     let kernels = list_in(root);
     let found = kernels.iter().find(|kernel| kernel.name == text || kernel.variant == text);
     found.cloned().ok_or_else(|| Error::Missing(missing(text, &kernels)))
@@ -162,6 +184,30 @@ mod tests {
 
         assert!(error.contains("here are 6.12-plain-a"), "{error}");
         assert!(error.contains("majorfault kernel build strided"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_change_is_not_used() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let root = with(&[("6.12-plain-a", "plain", 5)]);
+        let refused = |path: &Path| named_in(path, "plain").is_err_and(|error| error.to_string().contains(ROOT));
+        let open_to = |mode: u32| fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).unwrap();
+        let link = tempfile::tempdir().unwrap();
+        symlink(root.path(), link.path().join("link")).unwrap();
+
+        open_to(0o755);
+        assert!(named_in(root.path(), "plain").is_ok());
+        assert!(refused(&link.path().join("link")), "a link");
+        for mode in [0o775, 0o757] {
+            open_to(mode);
+            assert!(refused(root.path()), "{mode:o}");
+        }
+        assert!(trusted(&root.path().join("not-there")).is_ok());
+        if rustix::process::geteuid().is_root() {
+            open_to(0o755);
+            std::os::unix::fs::chown(root.path(), Some(65534), None).unwrap();
+            assert!(refused(root.path()), "somebody else's");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::place::guest::kernel::recipe::Recipe;
 use majorfault::{Error, Missing, Result};
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -133,11 +134,11 @@ impl Drop for Removed {
     }
 }
 
-/// Makes a directory and those above it.
+/// Makes a directory and those above it, which only their owner can change.
 ///
 /// Errors: Io.
 pub fn made(dir: &Path) -> Result<()> {
-    fs::create_dir_all(dir).map_err(|error| {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(dir).map_err(|error| {
         let remedy = format!("name a writable directory on a disk with {}", super::ROOT);
         Error::io("make a directory for kernels", dir, error).with_remedy(remedy)
     })

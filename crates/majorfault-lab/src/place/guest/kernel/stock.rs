@@ -1,7 +1,7 @@
 //! Kernels as Debian builds them: the package's image, and the few modules that a guest needs.
 
 use crate::place::guest::kernel::source::{Removed, candidate, done, download, made, only, said};
-use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root};
+use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root, trusted};
 use majorfault::{Error, Missing, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,6 +17,8 @@ const WANTED: &[&str] = &["virtio_blk", "virtio_console", "virtio_pci", "ext4", 
 /// Errors: Missing (apt, no such package, a tool), Invalid (it holds no image), Io.
 pub fn fetch(package: &str) -> Result<BuiltKernel> {
     let root = root();
+    made(&root)?;
+    trusted(&root)?;
     let version = candidate(package)?;
     let name = format!("{}-stock", package.trim_start_matches("linux-image-"));
     let home = root.join("kernels").join(&name);
