@@ -56,7 +56,10 @@ fi
 log=${CARGO_TARGET_DIR:-target}/tests.log
 mkdir -p "$(dirname "$log")"
 cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || {
-    cat "$log"
+    # The failed tests' own words last, where nobody has to look for them; what the others said is in the log.
+    grep -E '^error' "$log" || true
+    sed -n '/^failures:/,/^test result: FAILED/p' "$log"
+    echo "the whole output is in $log"
     exit 1
 }
 grep '^test result' "$log"

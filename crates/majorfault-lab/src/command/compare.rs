@@ -286,8 +286,8 @@ fn memory(options: &CompareOptions, trial: &Trial, machine: &mut crate::record::
         // What was asked for is put in force or refused: without it the answer may be the opposite.
         Some(Memory::Limit(limit)) => return MemoryLimit::create(limit).map(|_| Some(limit.0)).map_err(Error::Missing),
         None if trial.data.content_seed.is_some() => {
-            let least = place::smallest_limit(trial).0.next_multiple_of(1 << 20);
-            Bytes((trial.data.size_bytes / 4).max(least))
+            let read_ahead = Bytes(machine.read_ahead_kb.unwrap_or(0) * 1024);
+            Bytes((trial.data.size_bytes / 4).max(place::usual_limit(trial, read_ahead).0))
         }
         None => return Ok(None),
     };

@@ -235,6 +235,14 @@ pub fn smallest_limit(trial: &Trial) -> Bytes {
     Bytes(OWN_NEEDS.0 + queues + u64::from(trial.threads) * Bytes::kib(256).0)
 }
 
+/// The least memory that is set where the user named none: in [`smallest_limit`] the kernel may kill the trial, because
+/// pages being read cannot be evicted. Each thread has two windows of `read_ahead` in flight at most: the one it waits
+/// for, and the one that follows.
+pub fn usual_limit(trial: &Trial, read_ahead: Bytes) -> Bytes {
+    let in_flight = 2 * u64::from(trial.threads) * read_ahead.0;
+    Bytes((smallest_limit(trial).0 + in_flight).next_multiple_of(1 << 20))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,6 +264,19 @@ mod tests {
         limit.add(child.id()).unwrap();
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
         child.wait().unwrap()
+    }
+
+    #[test]
+    fn the_usual_limit_has_room_for_what_is_being_read() {
+        let trial = |threads| Trial { threads, ..crate::report::synthetic::Run::of("mmap").record().trial };
+        let least = |threads| smallest_limit(&trial(threads)).0;
+        for threads in [1, 4] {
+            for read_ahead in [0, Bytes::kib(128).0, Bytes::mib(8).0] {
+                let room = usual_limit(&trial(threads), Bytes(read_ahead)).0 - least(threads);
+                let wanted = 2 * u64::from(threads) * read_ahead;
+                assert!((wanted..wanted + (1 << 20)).contains(&room), "{threads} {read_ahead}: {room}");
+            }
+        }
     }
 
     #[test]
