@@ -41,7 +41,7 @@ END
 
 # The sources as they are now. Only what differs is written: a new time stamp would build everything again.
 copied() {
-    git ls-files --cached --others --exclude-standard -- Cargo.toml Cargo.lock crates records docs | while read -r file; do
+    git ls-files --cached --others --exclude-standard -- Cargo.toml Cargo.lock crates records docs kernel contrib | while read -r file; do
         [ -f "$file" ] || continue
         cmp -s "$file" "$work/$file" || { mkdir -p "$work/$(dirname "$file")" && cp "$file" "$work/$file"; }
     done

@@ -22,6 +22,9 @@ impl Word for Scheduled {
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64> {
         self.0.compare_exchange(current, new, success, Ordering::Relaxed)
     }
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_sub(value, order)
+    }
     fn fence(order: Ordering) {
         shuttle::sync::atomic::fence(order);
     }

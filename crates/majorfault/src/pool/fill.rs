@@ -50,12 +50,9 @@ impl<'p> Arrivals<'p> for Keep<'p> {
     }
 }
 
-/// The page, held.
+/// The page, held, which was not available at once.
+#[cold]
 pub(super) fn pin<'p>(pool: &'p Inner, reader: &mut dyn Reader, number: u64) -> Result<Shared<'p>> {
-    if let Ok(held) = pool.memory.share(number) {
-        pool.count(|counts| &counts.hits, 1);
-        return Ok(held);
-    }
     let mut keep = Keep(None);
     // Nothing to break off: there is only one page.
     let _ = bring(pool, reader, &[number], &mut keep)?;
@@ -86,6 +83,7 @@ pub(super) fn bring<'p>(
     pages: &[u64],
     arrivals: &mut dyn Arrivals<'p>,
 ) -> Result<ControlFlow<()>> {
+    let mut hits = Hits { pool, count: 0 };
     let mut waiting: Vec<usize> = (0..pages.len()).collect();
     let mut idle = 0;
     while !waiting.is_empty() {
@@ -95,7 +93,7 @@ pub(super) fn bring<'p>(
             let number = pages[index];
             match pool.memory.share(number) {
                 Ok(held) => {
-                    pool.count(|counts| &counts.hits, 1);
+                    hits.count += 1;
                     arrivals.submitted(index);
                     if arrivals.ready(index, held).is_break() {
                         return Ok(ControlFlow::Break(()));
@@ -121,6 +119,20 @@ pub(super) fn bring<'p>(
         waiting = later;
     }
     Ok(ControlFlow::Continue(()))
+}
+
+/// Pages found in memory by one call, counted together: all threads share the pool's count.
+struct Hits<'p> {
+    pool: &'p Inner,
+    count: u64,
+}
+
+impl Drop for Hits<'_> {
+    fn drop(&mut self) {
+        if self.count > 0 {
+            self.pool.count(|counts| &counts.hits, self.count);
+        }
+    }
 }
 
 /// Reads pages that are locked and absent.

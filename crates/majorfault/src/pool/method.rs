@@ -226,7 +226,7 @@ impl Reader for PoolReader {
                 parts.extend((0..count).map(|part| (number, part)));
                 pages.extend(range);
             }
-            let Handle { pool, reader } = &mut self.handle;
+            let Handle { pool, reader, .. } = &mut self.handle;
             let mut showing = Showing { extents: chunk, first, page, parts: &parts, came, visitor };
             if fill::bring(&pool.shared, reader.as_mut(), &pages, &mut showing)?.is_break() {
                 return Ok(());

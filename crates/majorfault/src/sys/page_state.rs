@@ -23,6 +23,8 @@ pub trait Word {
     fn store(&self, value: u64, order: Ordering);
     /// Replaces `current` by `new`, or returns the value that is there.
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64>;
+    /// Subtracts; returns the value before.
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64;
     /// Orders accesses of this thread, as `std::sync::atomic::fence`.
     fn fence(order: Ordering);
 }
@@ -39,6 +41,10 @@ impl Word for AtomicU64 {
     #[inline]
     fn compare_exchange(&self, current: u64, new: u64, success: Ordering) -> Result<u64, u64> {
         AtomicU64::compare_exchange(self, current, new, success, Ordering::Relaxed)
+    }
+    #[inline]
+    fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
+        AtomicU64::fetch_sub(self, value, order)
     }
     #[inline]
     fn fence(order: Ordering) {
@@ -150,55 +156,67 @@ pub fn unlock(word: &impl Word, leave: Leave, dirty: bool) {
 #[inline]
 pub fn share(word: &impl Word) -> Result<(), Refused> {
     let found = word.load(Ordering::Relaxed);
-    let readers = match found & STATE {
-        FREE | MARKED => FIRST_READER,
-        EVICTED => return Err(Refused::Evicted),
-        readers if readers < MOST_READERS => readers + 1,
-        _ => return Err(Refused::Busy),
+    // One comparison for a page that is free or that others read: the next state is one reader more.
+    let next = match (found & STATE).wrapping_sub(FREE) < MOST_READERS - FREE {
+        true => found + 1,
+        false => first_reader(found)?,
     };
-    match word.compare_exchange(found, found & !STATE | readers, Ordering::Acquire) {
+    match word.compare_exchange(found, next, Ordering::Acquire) {
         Ok(_) => Ok(()),
         Err(_) => Err(Refused::Busy),
+    }
+}
+
+#[cold]
+fn first_reader(found: u64) -> Result<u64, Refused> {
+    match found & STATE {
+        MARKED => Ok(found & !STATE | FIRST_READER),
+        EVICTED => Err(Refused::Evicted),
+        _ => Err(Refused::Busy),
     }
 }
 
 /// Releases the page as one of its readers.
 #[inline]
 pub fn unshare(word: &impl Word) {
-    let mut found = word.load(Ordering::Relaxed);
-    loop {
-        debug_assert!((FIRST_READER..=MOST_READERS).contains(&(found & STATE)), "not a reader");
-        // Release: a later writer comes after our reads.
-        match word.compare_exchange(found, found - 1, Ordering::Release) {
-            Ok(_) => return,
-            Err(now) => found = now,
-        }
-    }
+    // Release: a later writer comes after our reads. The state of one reader less is the number before.
+    let found = word.fetch_sub(1, Ordering::Release);
+    debug_assert!((FIRST_READER..=MOST_READERS).contains(&(found & STATE)), "not a reader");
 }
 
-/// Begins to read without holding: returns the version to check afterwards.
+/// Begins to read without holding: returns the word found, to check afterwards.
 #[inline]
 pub fn begin(word: &impl Word) -> Result<u64, Refused> {
     // Acquire: sees what the last writer did, even if the clock passed since.
     let found = word.load(Ordering::Acquire);
+    // One comparison for a page that is free or that others read.
+    if (found & STATE).wrapping_sub(FREE) <= MOST_READERS - FREE { Ok(found) } else { begin_unusual(word, found) }
+}
+
+#[cold]
+fn begin_unusual(word: &impl Word, found: u64) -> Result<u64, Refused> {
+    let free = found & !STATE | FREE;
     match found & STATE {
-        WRITER => Err(Refused::Busy),
         EVICTED => Err(Refused::Evicted),
-        MARKED => match word.compare_exchange(found, found & !STATE | FREE, Ordering::Relaxed) {
-            Ok(_) => Ok(found & !(STATE | DIRTY)),
-            Err(_) => Err(Refused::Busy),
-        },
-        _ => Ok(found & !(STATE | DIRTY)),
+        // Its user keeps it from being evicted by the next pass.
+        MARKED => word.compare_exchange(found, free, Ordering::Relaxed).map(|_| free).map_err(|_| Refused::Busy),
+        _ => Err(Refused::Busy),
     }
 }
 
-/// Whether what was read since [`begin`] was the page's undisturbed content.
+/// Whether what was read since [`begin`] found this word was the page's undisturbed content.
 #[inline]
-pub fn is_undisturbed<W: Word>(word: &W, version: u64) -> bool {
+pub fn is_undisturbed<W: Word>(word: &W, found: u64) -> bool {
     // Whoever read what a writer wrote under its lock sees the lock, or what came after it.
     W::fence(Ordering::Acquire);
     let now = word.load(Ordering::Relaxed);
-    now & !(STATE | DIRTY) == version && !matches!(now & STATE, WRITER | EVICTED)
+    now == found || is_still_there(now, found)
+}
+
+/// Readers, the clock, or a write to the file came meanwhile: none of them changes the bytes.
+#[cold]
+fn is_still_there(now: u64, found: u64) -> bool {
+    (now ^ found) & !(STATE | DIRTY) == 0 && !matches!(now & STATE, WRITER | EVICTED)
 }
 
 /// The clock's hand passes: a page in use is marked, and evicted on the next pass unless somebody used it.
@@ -335,14 +353,15 @@ mod tests {
 
     #[test]
     fn a_reading_without_a_hold_counts_while_the_version_is_that_of_a_page_in_memory() {
-        let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), at(5, 0));
+        for found in [FREE, DIRTY + FREE, 2, MOST_READERS].map(|state| at(5, state)) {
+            let undisturbed = |now: u64| is_undisturbed(&AtomicU64::new(now), found);
 
-        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + FREE))), Ok(at(5, 0)));
-        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + MARKED))), Ok(at(5, 0)));
-        assert_eq!(begin(&AtomicU64::new(at(5, 3))), Ok(at(5, 0)), "beside readers");
-        assert!([FREE, DIRTY + FREE, 2, MOST_READERS, MARKED].map(|state| undisturbed(at(5, state))) == [true; 5]);
-        assert!([WRITER, EVICTED].map(|state| undisturbed(at(5, state))) == [false; 2]);
-        assert!([4, 6].map(|version| undisturbed(at(version, FREE))) == [false; 2]);
+            assert_eq!(begin(&AtomicU64::new(found)), Ok(found));
+            assert!([FREE, DIRTY + FREE, 2, MOST_READERS, MARKED].map(|state| undisturbed(at(5, state))) == [true; 5]);
+            assert!([WRITER, EVICTED].map(|state| undisturbed(at(5, state))) == [false; 2]);
+            assert!([4, 6].map(|version| undisturbed(at(version, found & 0x1ff))) == [false; 2]);
+        }
+        assert_eq!(begin(&AtomicU64::new(at(5, DIRTY + MARKED))), Ok(at(5, DIRTY + FREE)), "its mark is gone");
     }
 
     #[test]

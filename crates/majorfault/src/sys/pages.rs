@@ -63,10 +63,18 @@ pub struct Exclusive<'m> {
 
 /// Pages next to each other that nobody changes or evicts while this lives.
 pub struct Shared<'m> {
+    /// Where the pages are; what a read needs of it is below, without another step.
     memory: &'m PageMemory,
-    first: u64,
-    count: u64,
+    /// Their state words.
+    words: &'m [AtomicU64],
+    bytes: *const u8,
+    length: usize,
 }
+
+// SAFETY: the bytes are those of pages that this holds for reading; any thread may read them and let go of them.
+unsafe impl Send for Shared<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Shared<'_> {}
 
 /// A page that is read without holding it: what was read counts only if [`Optimistic::is_undisturbed`] then returns true.
 #[derive(Clone, Copy, Debug)]
@@ -74,12 +82,44 @@ pub struct Optimistic<'m> {
     word: &'m AtomicU64,
     bytes: *const u8,
     length: usize,
-    version: u64,
+    /// The word when the reading began.
+    found: u64,
 }
+
+/// All pages, for reading without holding them: what a read needs, in registers instead of behind pointers.
+///
+/// ```
+/// use majorfault::Bytes;
+/// use majorfault::pool::{Pool, Refused};
+///
+/// let file = tempfile::NamedTempFile::new()?;
+/// file.as_file().set_len(1 << 20)?;
+/// let mut handle = Pool::options().memory(Bytes::mib(1)).open(file.path())?;
+/// handle.fetch(&[7])?;
+///
+/// let pages = handle.pool().optimistic();
+///
+/// assert_eq!(pages.words::<2>(7, 128), Ok([0, 0]));
+/// assert_eq!(pages.words::<2>(8, 128), Err(Refused::Evicted));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct OptimisticPages<'m> {
+    words: &'m [AtomicU64],
+    base: *const u8,
+    /// The page's size is 2 to the power of this.
+    shift: u32,
+}
+
+// SAFETY: the bytes at `base` are reached as by `Optimistic`, which any number of threads may do.
+unsafe impl Send for OptimisticPages<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for OptimisticPages<'_> {}
 
 impl fmt::Debug for Shared<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("first", &self.first).field("count", &self.count).finish_non_exhaustive()
+        let first = self.memory.page_at(self.bytes as usize);
+        f.debug_struct("Shared").field("first", &first).field("count", &self.words.len()).finish_non_exhaustive()
     }
 }
 
@@ -206,17 +246,27 @@ impl PageMemory {
     /// Becomes a reader of a page in memory.
     #[inline]
     pub fn share(&self, number: u64) -> std::result::Result<Shared<'_>, Refused> {
-        state::share(self.word(number))?;
-        Ok(Shared { memory: self, first: number, count: 1 })
+        self.share_any(number).expect("a page of this memory")
     }
 
-    /// The page for reading without holding it.
-    #[inline]
-    pub fn optimistic(&self, number: u64) -> std::result::Result<Optimistic<'_>, Refused> {
-        let word = self.word(number);
-        let version = state::begin(word)?;
+    /// The same of a number that may be past the last page; then none.
+    #[inline(always)]
+    pub fn share_any(&self, number: u64) -> Option<std::result::Result<Shared<'_>, Refused>> {
+        let word = self.words.get(number as usize)?;
+        Some(state::share(word).map(|()| self.held(std::slice::from_ref(word), number)))
+    }
+
+    /// The guard of a page of which the caller is a reader.
+    #[inline(always)]
+    fn held<'m>(&'m self, words: &'m [AtomicU64], number: u64) -> Shared<'m> {
         let bytes = self.memory.as_ptr().wrapping_add(number as usize * self.page);
-        Ok(Optimistic { word, bytes, length: self.page, version })
+        Shared { memory: self, words, bytes, length: self.page }
+    }
+
+    /// The pages for reading without holding them.
+    #[inline]
+    pub fn optimistic(&self) -> OptimisticPages<'_> {
+        OptimisticPages { words: &self.words, base: self.memory.as_ptr(), shift: self.page.trailing_zeros() }
     }
 
     /// The clock's hand passes the page.
@@ -327,8 +377,9 @@ impl<'m> Exclusive<'m> {
     /// Lets others read the page; this holder becomes its first reader.
     pub fn share(self) -> Shared<'m> {
         let held = std::mem::ManuallyDrop::new(self);
-        state::unlock(held.memory.word(held.number), Leave::Reading, held.dirty);
-        Shared { memory: held.memory, first: held.number, count: 1 }
+        let (memory, number) = (held.memory, held.number);
+        state::unlock(memory.word(number), Leave::Reading, held.dirty);
+        memory.held(std::slice::from_ref(memory.word(number)), number)
     }
 
     fn at(&self) -> usize {
@@ -361,10 +412,12 @@ impl Drop for Exclusive<'_> {
 impl<'m> Shared<'m> {
     /// Holds the page after the last one as well: their bytes are adjacent.
     pub fn extend(&mut self, next: Shared<'m>) {
-        let is_next = std::ptr::eq(next.memory, self.memory) && next.first == self.first + self.count;
+        let is_next = std::ptr::eq(next.memory, self.memory) && next.bytes == self.bytes.wrapping_add(self.length);
         assert!(is_next, "the pages are not neighbours");
         let next = std::mem::ManuallyDrop::new(next);
-        self.count += next.count;
+        let first = self.memory.page_at(self.bytes as usize) as usize;
+        self.words = &self.memory.words[first..first + self.words.len() + next.words.len()];
+        self.length += next.length;
     }
 }
 
@@ -372,21 +425,39 @@ impl Deref for Shared<'_> {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        let page = self.memory.page;
         // SAFETY: inside the reserved range; the state words say that the pages are neither changed nor evicted.
-        unsafe {
-            let begin = self.memory.memory.as_ptr().add(self.first as usize * page);
-            std::slice::from_raw_parts(begin, self.count as usize * page)
-        }
+        unsafe { std::slice::from_raw_parts(self.bytes, self.length) }
     }
 }
 
 impl Drop for Shared<'_> {
     #[inline]
     fn drop(&mut self) {
-        for number in self.first..self.first + self.count {
-            state::unshare(self.memory.word(number));
-        }
+        self.words.iter().for_each(state::unshare);
+    }
+}
+
+impl<'m> OptimisticPages<'m> {
+    /// A page in memory.
+    ///
+    /// Panics past the last page.
+    #[inline(always)]
+    pub fn page(&self, number: u64) -> std::result::Result<Optimistic<'m>, Refused> {
+        let word = &self.words[number as usize];
+        let found = state::begin(word)?;
+        let bytes = self.base.wrapping_add((number as usize) << self.shift);
+        Ok(Optimistic { word, bytes, length: 1 << self.shift, found })
+    }
+
+    /// `N` words of a page from byte `at` on, undisturbed. Refused as busy where a writer has the page or had it meanwhile:
+    /// try again, or pin it.
+    ///
+    /// Panics past the last page or its end, or where `at` is not a multiple of 8.
+    #[inline]
+    pub fn words<const N: usize>(&self, number: u64, at: usize) -> std::result::Result<[u64; N], Refused> {
+        let page = self.page(number)?;
+        let words = page.words(at);
+        if page.is_undisturbed() { Ok(words) } else { Err(Refused::Busy) }
     }
 }
 
@@ -427,7 +498,7 @@ impl Optimistic<'_> {
     /// Whether everything read so far was the page's undisturbed content.
     #[inline]
     pub fn is_undisturbed(&self) -> bool {
-        state::is_undisturbed(self.word, self.version)
+        state::is_undisturbed(self.word, self.found)
     }
 }
 
@@ -439,6 +510,23 @@ mod tests {
         let mut held = memory.lock(number).unwrap();
         held.fill(value);
         held.set_filled();
+    }
+
+    /// Half of a change is seen by every second reader or so where nothing is checked.
+    #[test]
+    fn words_are_of_one_moment_while_others_change_the_page() {
+        let memory = PageMemory::new(1, 4096).unwrap();
+        filled(&memory, 0, 1);
+        let pages = memory.optimistic();
+
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| (0..20_000).for_each(|round| filled(&memory, 0, round as u8)));
+            while !writer.is_finished() {
+                let Ok(words) = pages.words::<512>(0, 0) else { continue };
+                assert_eq!(words, [words[0]; 512]);
+            }
+        });
+        assert_eq!(pages.words::<2>(0, 4080), Ok([u64::from_ne_bytes([19_999u32 as u8; 8]); 2]));
     }
 
     #[test]
@@ -498,7 +586,7 @@ mod tests {
         let held = memory.lock(0).unwrap();
 
         assert!(matches!(memory.share(0), Err(Refused::Busy)));
-        assert!(matches!(memory.optimistic(0), Err(Refused::Busy)));
+        assert!(matches!(memory.optimistic().page(0), Err(Refused::Busy)));
         drop(held);
     }
 
@@ -552,7 +640,7 @@ mod tests {
     fn a_reading_without_a_hold_is_undone_by_a_change() {
         let memory = PageMemory::new(1, 4096).unwrap();
         filled(&memory, 0, 3);
-        let seen = memory.optimistic(0).unwrap();
+        let seen = memory.optimistic().page(0).unwrap();
         assert_eq!(seen.word(8), 0x0303_0303_0303_0303);
         assert!(seen.is_undisturbed());
 

@@ -2,8 +2,11 @@
 //!
 //! Start, flush of nothing, and a miss, for files of 1 GiB, 64 GiB and 1 TiB behind 64 MiB of memory (the reader below gives
 //! zeros at once); durable writes through [`PooledFile`] beside pwrite(2) and fdatasync(2) and beside `uring`, on a file in
-//! /var/tmp. Arms take turns, six times; shown are the median, and the least and the most. `-- writes` or `-- sizes` runs one part,
-//! `--runs N` takes other counts.
+//! /var/tmp; reads of resident pages beside a raw pointer. Arms take turns, six times; shown are the median, and the least and the
+//! most. `-- writes`, `-- sizes` or `-- resident` runs one part, `--runs N` takes other counts.
+#![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
+
+mod resident;
 
 use majorfault::access::{Filler, Reader, Visitor};
 use majorfault::pool::{Pool, PoolLayout, PooledFile};
@@ -177,23 +180,28 @@ fn writes(rows: &mut Vec<Row>, path: &Path, turn: usize) {
     }
 }
 
+const PARTS: [&str; 3] = ["sizes", "writes", "resident"];
+
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let asked = |part: &str| {
-        !words.iter().any(|word| word == "sizes" || word == "writes") || words.iter().any(|word| word == part)
-    };
+    let asked =
+        |part: &str| !words.iter().any(|word| PARTS.contains(&word.as_str())) || words.iter().any(|word| word == part);
     let runs = words.iter().position(|word| word == "--runs").map_or(6, |at| words[at + 1].parse().expect("--runs N"));
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
     let path = dir.path().join("data");
     std::fs::write(&path, vec![1; (MIB_WRITTEN << 20) as usize]).expect("room in /var/tmp");
     File::open(&path).and_then(|file| file.sync_all()).expect("the device");
     let mut rows = Vec::new();
+    let resident = asked("resident").then(resident::Resident::new);
     for turn in 0..runs {
         if asked("sizes") {
             sizes(&mut rows);
         }
         if asked("writes") {
             writes(&mut rows, &path, turn);
+        }
+        if let Some(resident) = &resident {
+            resident.measure(&mut rows, turn);
         }
     }
     print(&mut rows);
