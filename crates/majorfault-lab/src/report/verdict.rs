@@ -307,6 +307,19 @@ mod tests {
     }
 
     #[test]
+    fn the_leader_so_far_stands_beside_what_the_user_has_now_else_beside_the_next() {
+        let so_far = |rates: [(&str, u64); 3]| {
+            let records: Vec<Record> = rates.iter().flat_map(|(arm, rate)| repeated(arm, *rate, 5)).collect();
+            let sentence = verdict(&records).sentence;
+            sentence.split("so far ").nth(1).unwrap().split(" [").next().unwrap().to_owned()
+                + sentence.rsplit(" the throughput of").next().unwrap()
+        };
+
+        assert_eq!(so_far([("direct", 40_000), ("uring", 20_000), ("mmap", 10_000)]), "direct has 4.00 x mmap");
+        assert_eq!(so_far([("mmap", 40_000), ("uring", 20_000), ("direct", 10_000)]), "mmap has 2.00 x uring");
+    }
+
+    #[test]
     fn the_only_method_needs_six_runs_as_well() {
         assert_eq!(verdict(&repeated("direct", 40_000, 5)).standing, Standing::RunMore);
 

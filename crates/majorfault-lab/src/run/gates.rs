@@ -647,6 +647,12 @@ mod tests {
     }
 
     #[test]
+    fn a_hot_part_needs_memory_for_that_part_only() {
+        is_noted("warm", cached("pread", CacheState::Hot(0.5), 10 * MIB).memory(50 * MIB));
+        spoiled("warm", cached("pread", CacheState::Hot(0.5), 10 * MIB).memory(50 * MIB + 1));
+    }
+
+    #[test]
     fn a_hot_part_must_be_the_part_that_was_asked_for() {
         fine("warm", cached("pread", CacheState::Hot(0.5), 51 * MIB));
         spoiled("warm", cached("pread", CacheState::Hot(0.5), 53 * MIB));
@@ -733,6 +739,18 @@ mod tests {
     }
 
     #[test]
+    fn a_tick_may_be_missing_at_each_end_and_on_each_processor() {
+        let on_eight = |ticks| {
+            let run = Run::of("mmap").phases_ms(0, 1_000, 0).counter("user_ns", 0).counter("system_ns", 0);
+            // A tenth of eight processors, and so many ticks.
+            run.counter("machine_busy_ns", 8 * SECOND / 10 + ticks * TICK_NS).edit(|record| record.machine.cpus = 8)
+        };
+
+        is_noted("busy machine", on_eight(10));
+        fine("busy machine", on_eight(9));
+    }
+
+    #[test]
     fn a_peer_is_observed_from_its_start_to_its_end() {
         let peer = |observed_s: i64| {
             let run = Run::peer("fio").phases_ms(0, 1_000, 0).counter("user_ns", 0).counter("system_ns", 0);
@@ -773,6 +791,11 @@ mod tests {
         ] {
             spoiled("same file", files(&[STATE], &[changed]));
         }
+        let says = |after| {
+            all(&files(&[STATE], &[after]).record()).into_iter().find(|gate| gate.name == "same file").unwrap().says
+        };
+        assert_eq!(says(STATE), "the file did not change");
+        assert_eq!(says(FileState { inode: 9, ..STATE }), "the file was changed while it was read");
         is_noted("same file", files(&[], &[]));
         is_noted("same file", files(&[STATE], &[]));
         does_not_apply("same file", files(&[STATE], &[]).edit(|record| record.trial.direction = Direction::Write));
