@@ -58,7 +58,7 @@ crate::params! {
     pub struct UringOptions {
         /// Transfers kept in flight; 32 saturate most single disks.
         depth: u32 = 32,
-        /// Transfers sent by one system call; 1 leaves the device no gaps, more save processor time on fast devices.
+        /// Transfers sent, and writes waited for, by one system call; 1 leaves the device no gaps, more save processor time on fast devices.
         batch: u32 = 1,
         /// O_DIRECT, past the page cache; on, because a queue is meant for the device.
         direct: Switch = Switch::On,
@@ -235,6 +235,8 @@ impl UringReader {
         let mut arrived = VecDeque::with_capacity(self.work.len());
         let mut ended = Vec::with_capacity(self.work.len());
         let UringOptions { depth, batch, .. } = self.files.params;
+        // What was read is shown as soon as it is there.
+        let awaited = if operation == Operation::Write { batch } else { 1 };
         loop {
             let mut pushed = 0;
             while next < count && supply.is_continue() && in_flight < depth {
@@ -260,13 +262,15 @@ impl UringReader {
             let take = |slot, result| ended.push((slot, result));
             match (arrived.len(), in_flight) {
                 (0, 0) => return error.map_or(Ok(()), Err),
-                (0, _) => self.queue.submit_and_wait(take)?,
+                (0, _) => self.queue.submit_and_wait(awaited.min(in_flight) as usize, take)?,
                 (unseen, _) if pushed > 0 || unseen % LOOK == 0 => self.queue.submit_and_look(take)?,
                 _ => {}
             }
             for (slot, result) in ended.drain(..) {
                 match self.ended(slot, operation, result) {
                     Ok(false) => continue,
+                    // Nothing of a write is shown.
+                    Ok(true) if operation == Operation::Write => self.free.push(slot),
                     Ok(true) => arrived.push_back(slot),
                     Err(first) => {
                         error.get_or_insert(failed(&self.work[slot], first));

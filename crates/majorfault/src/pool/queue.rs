@@ -1,8 +1,9 @@
-//! One queue for the batches of all threads, and a system call for whatever is single: what a file behind a pool is read and
+//! Two queues for the batches of all threads, and a system call for whatever is single: what a file behind a pool is read and
 //! written by.
 //!
 //! A ring belongs to the thread that made it, and its buffers to nobody's budget, so threads that come and go do not get one
-//! each. The thread that flushes keeps the ring; where another one comes, the ring is made anew.
+//! each. The thread that flushes keeps the ring; where another one comes, the ring is made anew. A buffer is as long as the
+//! longest extent: short extents have a deep queue of their own, long ones saturate a device with few in flight.
 
 use crate::access::{DirectOptions, Filler, MethodOptions, Reader, UringOptions, Visitor};
 use crate::error::Result;
@@ -10,10 +11,38 @@ use crate::files::{Extent, Target};
 use crate::sys::ring::IO_URING;
 use std::sync::{Arc, Mutex};
 
+/// The longest extent that counts as short: with this the buffers of the deep queue take 9 MiB.
+const SHORT: usize = 64 << 10;
+
+/// Short transfers in flight: single pages need as many as devices take to be written as fast as the kernel's write-back does.
+const DEEP: u32 = 128;
+
 /// The reader of one thread.
 struct Batched {
     single: Box<dyn Reader>,
-    batches: Arc<Mutex<Box<dyn Reader>>>,
+    queues: Arc<Queues>,
+}
+
+struct Queues {
+    short: Mutex<Box<dyn Reader>>,
+    long: Mutex<Box<dyn Reader>>,
+}
+
+impl Queues {
+    /// None without io_uring.
+    fn open(target: &Arc<Target>) -> Option<Queues> {
+        IO_URING.met().ok()?;
+        let queue = |options: UringOptions| Some(Mutex::new(options.open_target(Arc::clone(target)).ok()?.reader));
+        Some(Queues {
+            short: queue(UringOptions::default().depth(DEEP).batch(DEEP / 4))?,
+            long: queue(UringOptions::default())?,
+        })
+    }
+
+    /// The queue for these extents.
+    fn of(&self, extents: &[Extent]) -> &Mutex<Box<dyn Reader>> {
+        if extents.iter().all(|extent| extent.length <= SHORT) { &self.short } else { &self.long }
+    }
 }
 
 /// A reader past the page cache; without io_uring all goes by system calls.
@@ -21,9 +50,8 @@ struct Batched {
 /// Errors: as opening the target with O_DIRECT.
 pub(super) fn batched(target: &Arc<Target>) -> Result<Box<dyn Reader>> {
     let single = DirectOptions::default().open_target(Arc::clone(target))?.reader;
-    let queue = IO_URING.met().ok().and_then(|()| UringOptions::default().open_target(Arc::clone(target)).ok());
-    Ok(match queue {
-        Some(queue) => Box::new(Batched { single, batches: Arc::new(Mutex::new(queue.reader)) }),
+    Ok(match Queues::open(target) {
+        Some(queues) => Box::new(Batched { single, queues: Arc::new(queues) }),
         None => single,
     })
 }
@@ -31,8 +59,8 @@ pub(super) fn batched(target: &Arc<Target>) -> Result<Box<dyn Reader>> {
 impl Batched {
     /// Acts by the queue where there are several extents, nobody else is at it, and nobody left it by a panic.
     fn with<T>(&mut self, extents: &[Extent], act: impl FnOnce(&mut dyn Reader) -> T) -> T {
-        let Batched { single, batches } = self;
-        match (extents.len() > 1).then(|| batches.try_lock()) {
+        let Batched { single, queues } = self;
+        match (extents.len() > 1).then(|| queues.of(extents).try_lock()) {
             Some(Ok(mut queue)) => act(queue.as_mut()),
             _ => act(single.as_mut()),
         }
@@ -57,7 +85,7 @@ impl Reader for Batched {
     }
 
     fn sibling(&self) -> Result<Box<dyn Reader>> {
-        Ok(Box::new(Batched { single: self.single.sibling()?, batches: Arc::clone(&self.batches) }))
+        Ok(Box::new(Batched { single: self.single.sibling()?, queues: Arc::clone(&self.queues) }))
     }
 }
 
@@ -124,20 +152,27 @@ mod tests {
     }
 
     #[test]
-    fn batches_have_the_queue_and_single_pages_leave_it_to_others() {
-        let file = TestFile::on_disk(8 * PAGE);
-        let [single, queue] = [(); 2].map(|()| DirectOptions::default().open_target(file.target(true)).unwrap().reader);
-        let batches = Arc::new(Mutex::new(queue));
-        let mut reader = Batched { single, batches: Arc::clone(&batches) };
+    fn batches_have_the_queue_for_their_length_and_single_pages_leave_both_to_others() {
+        let file = TestFile::on_disk(64 * PAGE);
+        let [single, short, long] =
+            [(); 3].map(|()| DirectOptions::default().open_target(file.target(true)).unwrap().reader);
+        let queues = Arc::new(Queues { short: Mutex::new(short), long: Mutex::new(long) });
+        let mut reader = Batched { single, queues: Arc::clone(&queues) };
         let all = pages(&file, 1);
+        let half = |number: u64| Extent { offset: number * 32 * PAGE as u64, length: 32 * PAGE };
         let mut in_use = |extents: &[Extent]| {
             let mut seen = Vec::new();
-            reader.visit(extents, &mut |_: usize, _: &[u8]| seen.push(batches.try_lock().is_err())).unwrap();
+            reader
+                .visit(extents, &mut |_: usize, _: &[u8]| {
+                    seen.push([&queues.short, &queues.long].map(|queue| queue.try_lock().is_err()))
+                })
+                .unwrap();
             seen
         };
 
-        assert_eq!(in_use(&all[..2]), [true, true]);
-        assert_eq!(in_use(&all[..1]), [false]);
+        assert_eq!(in_use(&all[..2]), [[true, false]; 2]);
+        assert_eq!(in_use(&[half(0), half(1)]), [[false, true]; 2]);
+        assert_eq!(in_use(&all[..1]), [[false, false]]);
     }
 
     #[test]

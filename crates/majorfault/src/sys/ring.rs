@@ -188,14 +188,14 @@ impl Queue {
         }
     }
 
-    /// Sends what was pushed and waits until at least one transfer has ended; each ended transfer goes to `ended` with its
-    /// bytes or its error. Interruptions are repeated.
+    /// Sends what was pushed and waits until at least `count` transfers in flight have ended; each ended transfer goes to `ended`
+    /// with its bytes or its error. Interruptions are repeated.
     ///
     /// Errors: Io (the ring belongs to another thread, or is broken).
-    pub fn submit_and_wait(&mut self, ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
+    pub fn submit_and_wait(&mut self, count: usize, ended: impl FnMut(usize, io::Result<usize>)) -> Result<()> {
         self.enable_here()?;
         loop {
-            match self.ring.submit_and_wait(1) {
+            match self.ring.submit_and_wait(count) {
                 Ok(_) => break,
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(Error::io("wait for reads", "io_uring_enter", error)),
@@ -300,7 +300,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // The kernel may still write into the slots: wait, or never free their memory.
         while self.in_flight.iter().any(|busy| *busy) {
-            if !self.is_ours() || self.submit_and_wait(|_, _| {}).is_err() {
+            if !self.is_ours() || self.submit_and_wait(1, |_, _| {}).is_err() {
                 if let Ok(nothing) = Block::new(1, 4096) {
                     std::mem::forget(std::mem::replace(&mut self.slots, nothing));
                 }
