@@ -299,10 +299,11 @@ impl Record {
 
     /// What a growing counter grew by inside the clock, or `None` where no phase has it.
     ///
-    /// A peer is watched as one piece, so that only its visit counts.
+    /// A peer is watched as one piece, so that only its visit counts; warming comes before the clock.
     pub fn growth(&self, counter: &str) -> Option<u64> {
         let is_peer = matches!(self.trial.arm, Arm::Peer(_));
-        let phases = self.phases.iter().filter(|phase| !is_peer || phase.name == "visit");
+        let counts = |phase: &&Phase| if is_peer { phase.name == "visit" } else { phase.name != "warm" };
+        let phases = self.phases.iter().filter(counts);
         phases.filter_map(|phase| phase.counters.get(counter).copied()).reduce(u64::saturating_add)
     }
 

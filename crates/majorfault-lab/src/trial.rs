@@ -113,6 +113,17 @@ pub enum CacheState {
     AsFound,
 }
 
+impl CacheState {
+    /// The first part of the range that is in memory when the clock starts; `None` where nobody brings it there.
+    pub fn warmed(self) -> Option<f64> {
+        match self {
+            CacheState::Warm | CacheState::WarmPages => Some(1.0),
+            CacheState::Hot(fraction) => Some(fraction),
+            CacheState::Cold | CacheState::AsFound => None,
+        }
+    }
+}
+
 impl Trial {
     /// The layout to open its files with.
     pub fn layout(&self) -> Layout {

@@ -171,6 +171,38 @@ fn writes_reach_the_file() {
 }
 
 #[test]
+fn a_warm_pool_reads_nothing_and_half_a_hot_one_the_other_half() {
+    let world = World::new();
+    let pools = ["-m", "pool:memory=16m", "-m", "uffd:memory=16m"];
+    let usual = ["--size", "8m", "--dir", ".", "--rw", "read", "--memory", "none", "--runs", "1", "--no-peer", "-q"];
+    let visit_bytes = |cache: &str, method: &str| -> Vec<u64> {
+        let kept = format!("{method}-{cache}.jsonl");
+        let call = [&["compare", "--cache", cache, "--records", &kept][..], &usual, &pools].concat();
+        world.majorfault(&call).measured(&world.records_of(&kept));
+        let of = |record: &serde_json::Value| {
+            let phases = record["phases"].as_array().unwrap();
+            let named = |name| phases.iter().find(|phase| phase["name"] == name);
+            assert_eq!(named("warm").is_some(), cache != "cold", "{record:#}");
+            named("visit").unwrap()["counters"]["process_read_bytes"].as_u64().unwrap()
+        };
+        let mut bytes: Vec<u64> = world
+            .records_of(&kept)
+            .iter()
+            .filter(|record| record["trial"]["arm"]["method"]["name"] == method)
+            .map(of)
+            .collect();
+        // A run that others disturbed was made again.
+        bytes.dedup();
+        bytes
+    };
+
+    assert_eq!(visit_bytes("cold", "pool"), [8 << 20]);
+    assert_eq!(visit_bytes("hot:0.5", "pool"), [4 << 20]);
+    assert_eq!(visit_bytes("warm", "pool"), [0]);
+    assert_eq!(visit_bytes("warm", "uffd"), [0]);
+}
+
+#[test]
 fn every_workload_runs_through_every_kind_of_method() {
     let world = World::new();
     for workload in ["sequential", "uniform", "zipf", "strided:stride=64k", "chase", "gather"] {

@@ -293,11 +293,7 @@ fn device_traffic(record: &Record) -> Found {
 }
 
 fn warm(record: &Record) -> Found {
-    let wanted = match record.trial.cache {
-        CacheState::Warm | CacheState::WarmPages => 1.0,
-        CacheState::Hot(fraction) => fraction,
-        CacheState::Cold | CacheState::AsFound => return None,
-    };
+    let wanted = record.trial.cache.warmed()?;
     let size = record.trial.data.size_bytes;
     let Some(resident) = record.cache.resident_before_bytes else {
         return noted(format!("what was cached could not be counted: {}", record.cache.source));

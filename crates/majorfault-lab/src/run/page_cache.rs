@@ -30,7 +30,10 @@ pub fn prepare(target: &Target, state: CacheState) -> Result<(CacheEvidence, Vec
     match state {
         CacheState::Cold | CacheState::AsFound => {}
         CacheState::Warm => read_through(target, 1.0)?,
-        CacheState::Hot(fraction) => read_through(target, fraction)?,
+        CacheState::Hot(fraction) => {
+            read_through(target, fraction)?;
+            drop_from(target, (target.len() as f64 * fraction) as u64);
+        }
         CacheState::WarmPages => read_pages(target)?,
     }
     Ok((evidence(target), notes))
@@ -77,6 +80,34 @@ fn read_through(target: &Target, fraction: f64) -> Result<()> {
         offset += length as u64;
     }
     Ok(())
+}
+
+/// Drops what read-ahead brought of the range from `begin` on. Pages that are still being read cannot be dropped: tries again
+/// for a quarter of a second; what is left then is seen by the gate.
+fn drop_from(target: &Target, begin: u64) {
+    let piece = |offset: u64| {
+        let length = (PIECE as u64).min(target.stripe() - offset % target.stripe()).min(target.len() - offset);
+        (offset, length)
+    };
+    let pieces: Vec<(u64, u64)> =
+        std::iter::successors((begin < target.len()).then(|| piece(begin)), |(offset, length)| {
+            let next = offset + length;
+            (next < target.len()).then(|| piece(next))
+        })
+        .collect();
+    let dropped = |(offset, length): &(u64, u64)| {
+        let Ok((index, at)) = target.locate(Extent { offset: *offset, length: *length as usize }) else { return true };
+        let file = &target.files()[index].file;
+        // A refusal was noted when the whole range was dropped.
+        let _ = cache::fadvise(file, at, *length, cache::FileAdvice::DontNeed);
+        cache::resident(file, at, *length).map_or(true, |(bytes, _)| bytes == 0)
+    };
+    for _ in 0..25 {
+        if pieces.iter().filter(|piece| !dropped(piece)).count() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 /// Each page alone and in random order, without read-ahead: small folios.
