@@ -305,6 +305,101 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_begins_with_full_memory_comes_after_and_two_before_are_enough() {
+        let first_of_many = levels(&[(2, 10.0), (1, 99.0), (9, 10.0)]);
+
+        assert_eq!(found(&first_of_many, 0.625).before, 10.0);
+    }
+
+    #[test]
+    fn the_first_interval_holds_the_start_where_more_than_two_come_before() {
+        assert_eq!(found(&levels(&[(1, 1.0), (2, 10.0), (4, 10.0)]), 0.75).before, 10.0);
+    }
+
+    #[test]
+    fn the_level_after_is_that_of_the_second_half() {
+        let falling = levels(&[(4, 500.0), (4, 500.0), (2, 600.0), (2, 300.0)]);
+
+        assert_eq!(found(&falling, 1.0).after, 450.0);
+    }
+
+    #[test]
+    fn what_lies_on_a_threshold_has_not_fallen() {
+        let steady = Levels { full_at_s: 1.0, before: 1_000.0, after: 800.0, dip: None, more_dips: 0 };
+        let half = found(&levels(&[(6, 100.0), (4, 50.0), (20, 100.0)]), 1.5);
+        let a_twentieth = found(&levels(&[(4, 1_000.0), (20, 50.0)]), 1.0);
+
+        assert!(!steady.collapsed());
+        assert!(Levels { after: 799.9, ..steady }.collapsed());
+        assert_eq!(half.dip, None);
+        assert_eq!(a_twentieth.dip, None, "it fell to another level, and stayed there");
+    }
+
+    #[test]
+    fn a_late_dip_says_when_and_others_are_counted() {
+        let dip = |at_s| Some(Dip { at_s, for_s: 2.0, level: 10.0 });
+        let says = |at_s, more_dips| {
+            collapse(&Levels { full_at_s: 3.0, before: 1_000.0, after: 500.0, dip: dip(at_s), more_dips }, None)
+        };
+
+        assert_eq!(says(4.0, 0), "memory full at 3.0 s; fell to 1 % for 2.0 s; then 50 % of its level before");
+        assert_eq!(
+            says(4.25, 2),
+            "memory full at 3.0 s; fell to 1 % for 2.0 s at 4.2 s, 2 more such; then 50 % of its level before"
+        );
+    }
+
+    #[test]
+    fn a_dip_has_a_beginning_and_a_length() {
+        let late = found(&levels(&[(8, 100.0), (4, 10.0), (20, 100.0)]), 1.0);
+
+        assert_eq!(late.dip, Some(Dip { at_s: 2.0, for_s: 1.0, level: 10.0 }));
+    }
+
+    #[test]
+    fn an_explicit_level_of_nothing_is_no_measure() {
+        let fallen = Levels { full_at_s: 3.0, before: 1_000.0, after: 500.0, dip: None, more_dips: 0 };
+
+        assert_eq!(collapse(&fallen, Some(("direct", 0.0))), "memory full at 3.0 s; then 50 % of its level before");
+    }
+
+    /// A run of 5 s whose memory was full after one, at these levels before and after.
+    fn filled(arm: &str, before: u64, after: u64) -> Record {
+        let full: Vec<u64> = (0..20).map(|index| if index < 4 { 32 << 20 } else { 64 << 20 }).collect();
+        let accesses: Vec<u64> = (0..20).map(|index| if index < 5 { before } else { after }).collect();
+        let run = Run::of(arm).memory(64 << 20).phases_ms(0, 5_000, 0).timeline(&accesses);
+        run.sampled(counters::CGROUP_BYTES, &full).record()
+    }
+
+    #[test]
+    fn a_collapse_is_told_of_every_method_but_the_control_and_its_absence_only_of_mapped_files() {
+        let says = |arm, after| sentence(&filled(arm, 250, after), None);
+
+        assert_eq!(says("pread", 100).unwrap(), "memory full at 1.0 s; then 40 % of its level before");
+        assert_eq!(says("null", 100), None);
+        assert_eq!(says("pread", 250), None);
+        assert!(says("mmap", 250).unwrap().starts_with("no collapse: memory full at 1.0 s, then 100 %"));
+    }
+
+    #[test]
+    fn the_reason_of_no_collapse_is_what_the_counters_show() {
+        let because = |reclaimed, shootdowns, direct| {
+            Evidence { shootdowns, reclaimed, direct, refaults: None, cpus: 2 }.because()
+        };
+        let many = Some(1_000.0);
+
+        assert_eq!(because(Some(0.0), many, many), "because hardly anything was reclaimed");
+        assert_eq!(because(many, Some(99.0), many), "because eviction needed only 0.099 shootdowns a page");
+        assert_eq!(because(many, Some(100.0), Some(99.0)), "because kswapd kept up, threads hardly had to reclaim");
+        assert_eq!(
+            because(many, Some(500.0), Some(100.0)),
+            "the 0.500 shootdowns a page did not stop the 2 processors"
+        );
+        assert_eq!(because(many, None, Some(100.0)), "evidence after that moment");
+        assert_eq!(because(many, None, Some(99.0)), "because kswapd kept up, threads hardly had to reclaim");
+    }
+
+    #[test]
     fn memory_that_never_filled_is_the_reason_of_no_collapse() {
         let run = Run::of("mmap").memory(256 << 20).phases_ms(0, 1_000, 0).timeline(&[250; 4]);
         let run = run.sampled(counters::CGROUP_BYTES, &[10 << 20, 20 << 20, 60 << 20, 64 << 20]);
