@@ -15,6 +15,7 @@ pub mod outputs;
 pub mod peer;
 pub mod place;
 pub mod procedure;
+pub mod program;
 pub mod prove;
 pub mod record;
 pub mod report;

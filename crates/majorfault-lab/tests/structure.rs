@@ -33,7 +33,7 @@ const LAB: Plan = Plan {
         &["experiment", "jobfile"],
         &["session"],
         &["report", "doctor", "assist"],
-        &["prove"],
+        &["prove", "program"],
         &["command"],
     ],
     strangers: &[("place", "watch"), ("assist", "doctor"), ("doctor", "assist"), ("report", "doctor")],
@@ -52,6 +52,7 @@ const REGISTRIES: &[Registry] = &[
     Registry { kind: "Rule", files: &["doctor/rules/mod.rs"] },
     Registry { kind: "Procedure", files: &["procedure/mod.rs"] },
     Registry { kind: "Experiment", files: &["experiment/mod.rs"] },
+    Registry { kind: "Way", files: &["program/ways/mod.rs"] },
 ];
 
 /// Kinds whose names nobody else may ask for.

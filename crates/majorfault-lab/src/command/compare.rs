@@ -2,6 +2,7 @@
 
 use crate::command::guest;
 use crate::command::options::{CompareOptions, Memory};
+use crate::command::programs::{self, Conditions, ProgramOptions};
 use crate::command::{Bars, Exit, stop_flag};
 use crate::data::PAGE;
 use crate::machine;
@@ -28,6 +29,8 @@ pub struct Args {
     files: Vec<PathBuf>,
     #[command(flatten)]
     options: CompareOptions,
+    #[command(flatten)]
+    own: ProgramOptions,
     #[command(flatten)]
     output: OutputOptions,
     /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
@@ -94,6 +97,9 @@ struct Source {
 /// Runs the subcommand.
 pub fn run(mut args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
+    if !args.own.program.is_empty() {
+        return of_program(args, &stop);
+    }
     let traced = args.options.traced()?;
     if let (Some(traced), true) = (&traced, args.files.is_empty()) {
         match &traced.path {
@@ -141,6 +147,26 @@ pub fn run(mut args: Args) -> Result<Exit> {
     }
     show(&records, &args.output, page.as_ref(), stop.load(Ordering::Relaxed))?;
     Ok(exit(&records, &stop))
+}
+
+/// The user's own program instead of our methods.
+fn of_program(args: Args, stop: &AtomicBool) -> Result<Exit> {
+    let Args { files, options, own, output, quiet, .. } = args;
+    let memory = match options.memory {
+        Some(Memory::Limit(limit)) => Some(limit),
+        Some(Memory::Unlimited) | None => None,
+    };
+    let is_cold = match options.cache {
+        CacheState::Cold => true,
+        CacheState::AsFound => false,
+        other => {
+            return Err(Error::Invalid(format!(
+                "--cache {other}: a program is run cold or asis; --cache asis --warmup 1 runs it warm"
+            )));
+        }
+    };
+    let conditions = Conditions { files, is_cold, memory, runs: options.runs, json: output.json, quiet };
+    programs::run(own, conditions, stop)
 }
 
 /// The same in a guest, which makes its own data; the records are shown here.

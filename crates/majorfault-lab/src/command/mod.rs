@@ -4,6 +4,7 @@
 mod assist;
 mod compare;
 mod doctor;
+mod enter;
 mod guest;
 mod kernel;
 mod kernel_test;
@@ -11,6 +12,7 @@ mod launched;
 mod manual;
 mod options;
 mod probe;
+mod programs;
 mod progress;
 mod report;
 mod reproduce;
@@ -54,6 +56,8 @@ enum Command {
     Man(manual::ManArgs),
     #[command(hide = true)]
     Worker(worker::Args),
+    #[command(hide = true)]
+    Enter(enter::Args),
 }
 
 /// How a subcommand ended, as its exit code.
@@ -132,6 +136,7 @@ fn run(command: Command) -> majorfault::Result<Exit> {
         Command::Completions(args) => manual::completions(args, &mut Cli::command()),
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Worker(args) => worker::run(args),
+        Command::Enter(args) => enter::run(args),
     }
 }
 

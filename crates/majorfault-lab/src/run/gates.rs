@@ -25,7 +25,7 @@ const BYPASS_RESIDENT: f64 = 0.02;
 
 /// Others' share of the processors from which on it is noted, and from which on a run is spoiled. Quiet runs of whole
 /// sessions show up to 0.07 (the kernel's own threads), disturbed ones from 0.25 on.
-const BUSY: (f64, f64) = (0.10, 0.25);
+pub const BUSY: (f64, f64) = (0.10, 0.25);
 
 /// Others' bytes on the run's devices, as a share of what the run wanted or read itself, the larger of both.
 const FOREIGN: (f64, f64) = (0.10, 0.50);

@@ -36,6 +36,19 @@ pub fn process(text: &str) -> Option<ProcessStat> {
     })
 }
 
+/// Reads /proc/PID/stat: the process itself, and the children that it waited for, with theirs.
+pub fn with_children(text: &str) -> Option<[ProcessStat; 2]> {
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse().ok();
+    let waited_for = ProcessStat {
+        minor_faults: field(11)?,
+        major_faults: field(13)?,
+        user_ticks: field(16)?,
+        system_ticks: field(17)?,
+    };
+    Some([process(text)?, waited_for])
+}
+
 /// Reads the first line of /proc/stat.
 pub fn processors(text: &str) -> Option<ProcessorStat> {
     let numbers: Vec<u64> = text
@@ -63,6 +76,8 @@ mod tests {
 
         assert_eq!((stat.minor_faults, stat.major_faults), (1234, 67));
         assert_eq!((stat.user_ticks, stat.system_ticks), (90, 12));
+        let waited_for = ProcessStat { minor_faults: 5, major_faults: 8, user_ticks: 3, system_ticks: 4 };
+        assert_eq!(with_children(text), Some([stat, waited_for]));
     }
 
     #[test]
