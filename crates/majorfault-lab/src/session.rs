@@ -224,6 +224,14 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_named_by_when_it_began_and_by_whom() {
+        let (began, pid) = name().split_once('-').map(|(began, pid)| (began.to_owned(), pid.to_owned())).unwrap();
+
+        assert_eq!(pid, std::process::id().to_string());
+        assert!(began.parse::<u64>().unwrap() > 1_700_000_000);
+    }
+
+    #[test]
     fn each_repetition_begins_one_arm_later() {
         let calls = turns(3, 4, |_, _, _| Then::Next);
 

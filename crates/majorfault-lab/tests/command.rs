@@ -145,6 +145,18 @@ fn every_arm_saw_the_right_bytes() {
 }
 
 #[test]
+fn each_repetition_has_its_number() {
+    let world = World::new();
+
+    world.small(&["--runs", "2", "--method", "pread", "--no-peer"]).measured(&world.records());
+
+    let mut repetitions: Vec<u64> =
+        world.records().iter().map(|record| record["trial"]["repetition"].as_u64().unwrap()).collect();
+    repetitions.dedup();
+    assert_eq!(repetitions, [0, 1]);
+}
+
+#[test]
 fn a_record_keeps_defaults_that_nobody_typed() {
     let world = World::new();
 

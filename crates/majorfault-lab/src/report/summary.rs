@@ -371,6 +371,63 @@ mod tests {
 
         assert_eq!(names(&summary.groups[0]), ["direct", "pread", "null"]);
         assert_eq!(summary.groups[0].best().unwrap().name, "direct");
+        assert_eq!(summary.groups[0].control().unwrap().name, "null");
+        assert!(Summary::of(&repeated("pread", 9_000, 6)).groups[0].control().is_none());
+    }
+
+    #[test]
+    fn a_control_that_failed_spoils_nothing_and_a_method_that_lacks_a_run_does() {
+        let is_valid = |records: &[Record]| Summary::of(records).groups[0].is_valid();
+        let two = [repeated("direct", 30_000, 6), repeated("pread", 9_000, 6)].concat();
+        let mut lacking = two.clone();
+        lacking[1] = Run::of("direct").repetition(1).spoiled("half of it was cached").record();
+
+        assert!(is_valid(&[two.clone(), vec![Run::of("null").failed("no").record()]].concat()));
+        assert!(!is_valid(&[two, vec![Run::of("mmap").failed("no").record()]].concat()));
+        assert!(!is_valid(&lacking));
+    }
+
+    /// Runs of 5 s within memory that was full after one, at this level from then on.
+    fn filled(arm: &str, after: u64) -> Vec<Record> {
+        let full: Vec<u64> = (0..20).map(|index| if index < 4 { 32 << 20 } else { 64 << 20 }).collect();
+        let accesses: Vec<u64> = (0..20).map(|index| if index < 5 { 1_000 } else { after }).collect();
+        let run = Run::of(arm).memory(64 << 20).accesses(accesses.iter().sum()).phases_ms(0, 5_000, 0);
+        let run = run.timeline(&accesses).sampled(crate::report::counters::CGROUP_BYTES, &full);
+        (0..6).map(|repetition| run.clone().repetition(repetition).record()).collect()
+    }
+
+    #[test]
+    fn a_collapse_stands_beside_the_best_that_reads_past_the_page_cache() {
+        let records =
+            [filled("null", 9_000), filled("pread", 5_000), filled("mmap", 100), filled("direct", 500)].concat();
+
+        let summary = Summary::of(&records);
+
+        let says = |name: &str| summary.groups[0].arms.iter().find(|arm| arm.name == name).unwrap().phases.clone();
+        let (mapped, direct) = (says("mmap").unwrap(), says("direct").unwrap());
+        assert!(mapped.ends_with("then 20 % of direct (10 % of its own level before)"), "{mapped}");
+        assert!(direct.ends_with("then 50 % of its level before"), "{direct}");
+    }
+
+    #[test]
+    fn runs_without_a_throughput_are_no_measurement_and_come_after_invalid_ones() {
+        let nothing = Run::of("pread").edit(|record| record.phases.clear()).record();
+        let cached = Run::of("mmap").accesses(1_000_000).spoiled("it was cached").record();
+
+        let records = [nothing, cached];
+        let summary = Summary::of(&records);
+
+        assert_eq!(names(&summary.groups[0]), ["mmap", "pread"]);
+        assert!(summary.groups[0].arms.iter().all(|arm| !arm.is_measured()));
+    }
+
+    #[test]
+    fn the_typical_run_is_the_one_in_the_middle() {
+        let speeds = [60, 10, 50, 20, 40, 30];
+        let records: Vec<Record> =
+            (0..6).zip(speeds).map(|(turn, speed)| Run::of("mmap").accesses(speed).repetition(turn).record()).collect();
+
+        assert_eq!(Summary::of(&records).groups[0].arms[0].typical().unwrap().accesses(), 30);
     }
 
     #[test]
