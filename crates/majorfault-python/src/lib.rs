@@ -22,7 +22,9 @@ mod _core {
     #[pymodule_export]
     use crate::load::{free_bytes, load_range};
     #[pymodule_export]
-    use crate::memory::{Guard, advise, extents, file_of, prefetch, prefetch_ranges, release, residency};
+    use crate::memory::{
+        Guard, advise, extents, file_of, prefetch, prefetch_ranges, release, release_ranges, residency,
+    };
     #[pymodule_export]
     use crate::take::Taker;
 

@@ -89,7 +89,7 @@ pub(crate) fn extents(array: &Bound<'_, PyAny>, rows: Option<Numbers>) -> PyResu
     Ok(found.iter().map(|range| (relative(range.start), relative(range.end))).collect())
 }
 
-/// Lets go of the memory that the rows take here, or all of it; returns the bytes of the whole pages.
+/// Lets go of the memory that the rows take here, or all of it; returns their bytes.
 #[pyfunction]
 #[pyo3(signature = (array, rows=None, drop_cache=false))]
 pub(crate) fn release(
@@ -100,16 +100,40 @@ pub(crate) fn release(
 ) -> PyResult<u64> {
     let buffer = PyUntypedBuffer::get(array)?;
     let (layout, rows) = (layout(&buffer)?, rows.map(|rows| rows.0));
-    py.detach(|| {
-        let parts = ranges(&layout, rows.as_deref())?;
-        parts.into_iter().filter(|part| !part.is_empty()).map(|part| let_go(part, drop_cache)).sum()
-    })
+    py.detach(|| let_go(ranges(&layout, rows.as_deref())?, drop_cache))
+}
+
+/// The same for parts of a buffer by their first bytes and lengths.
+#[pyfunction]
+#[pyo3(signature = (array, begins, lengths, drop_cache=false))]
+pub(crate) fn release_ranges(
+    py: Python<'_>,
+    array: &Bound<'_, PyAny>,
+    begins: Numbers,
+    lengths: Numbers,
+    drop_cache: bool,
+) -> PyResult<u64> {
+    let buffer = PyUntypedBuffer::get(array)?;
+    let layout = layout(&buffer)?;
+    py.detach(|| let_go(parts(&layout.span(), &begins.0, &lengths.0)?, drop_cache))
+}
+
+/// Lets go of the ranges, those that touch as one.
+fn let_go(mut ranges: Vec<Range<usize>>, drop_cache: bool) -> PyResult<u64> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, before| {
+        let touches = next.start <= before.end;
+        before.end = if touches { before.end.max(next.end) } else { before.end };
+        touches
+    });
+    ranges.into_iter().map(|range| let_go_of(range, drop_cache)).sum()
 }
 
 #[allow(unsafe_code, reason = "the buffer that is held keeps its memory mapped")]
-fn let_go(part: Range<usize>, drop_cache: bool) -> PyResult<u64> {
-    let bytes = part.len() as u64;
-    let region = Region::of(part).map_err(|error| not_mapped(&error))?;
+fn let_go_of(range: Range<usize>, drop_cache: bool) -> PyResult<u64> {
+    let bytes = range.len() as u64;
+    let region = Region::of(range).map_err(|error| not_mapped(&error))?;
     // SAFETY: the caller holds the buffer whose bytes these are, and exporters keep them where they are until it is released.
     unsafe { region.release(drop_cache) }.map_err(|error| raised(&error))?;
     Ok(bytes)

@@ -60,9 +60,7 @@ def release(array: Any, rows: Rows = None, *, drop: bool = False) -> int:
 def _release(part: Part, drop: bool) -> int:
     if part.begins is None:
         return core.release(part.buffer, part.rows, drop)
-    whole = memoryview(part.buffer).cast("B")
-    pieces = zip(part.begins, part.lengths, strict=True)
-    return sum(core.release(whole[begin : begin + length], None, drop) for begin, length in pieces)
+    return core.release_ranges(part.buffer, part.begins, part.lengths, drop)
 
 
 @dataclass(frozen=True)

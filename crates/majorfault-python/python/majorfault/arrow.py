@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,20 +19,33 @@ def parts(data: Any, rows: Rows) -> Iterator[Part]:
     if isinstance(data, pa.Buffer):
         yield Part(data, None if rows is None else integers(rows, data.size))
     elif isinstance(data, pa.Array):
-        yield from _array(data, _rows(rows, len(data)))
+        yield from _array(data, _runs(rows, len(data)))
     elif isinstance(data, (pa.Table, pa.RecordBatch)):
         for column in data.columns:
             yield from parts(column, rows)
     elif isinstance(data, pa.ChunkedArray):
-        yield from _chunks(data.chunks, _rows(rows, len(data)))
+        yield from _chunks(data.chunks, rows, len(data))
     else:
         raise Invalid(f"pyarrow.{type(data).__name__} has no buffers; give a Buffer, Array, ChunkedArray, RecordBatch or Table")
 
 
-def _rows(rows: Rows, count: int) -> Any:
-    """Numbers from 0 on, or None for all."""
-    if rows is None:
-        return None
+class Runs(NamedTuple):
+    """Items of an array that follow each other: the first one of each run, and how many."""
+
+    begins: Any
+    counts: Any
+
+    def moved(self, by: int) -> Runs:
+        """The same counted from an item before."""
+        return Runs(self.begins + by, self.counts)
+
+    def times(self, factor: int) -> Runs:
+        """The same in smaller items."""
+        return Runs(self.begins * factor, self.counts * factor)
+
+
+def numbers(rows: Rows, count: int) -> Any:
+    """Numbers of rows from 0 on."""
     found = np.asarray(integers(rows, count), np.int64)
     wrong = found[(found < -count) | (found >= count)]
     if wrong.size:
@@ -40,104 +53,83 @@ def _rows(rows: Rows, count: int) -> Any:
     return np.where(found < 0, found + count, found)
 
 
-def _chunks(chunks: list[Any], rows: Any) -> Iterator[Part]:
-    begins = np.cumsum([0] + [len(chunk) for chunk in chunks])
+def _runs(rows: Rows, count: int) -> Runs:
+    if rows is None:
+        return Runs(np.array([0]), np.array([count]))
+    found = numbers(rows, count)
+    return Runs(found, np.ones_like(found))
+
+
+def _chunks(chunks: list[Any], rows: Rows, count: int) -> Iterator[Part]:
     if rows is None:
         for chunk in chunks:
-            yield from _array(chunk, None)
+            yield from _array(chunk, _runs(None, len(chunk)))
         return
-    places = np.searchsorted(begins, rows, side="right") - 1
+    wanted = numbers(rows, count)
+    firsts = np.cumsum([0] + [len(chunk) for chunk in chunks])
+    places = np.searchsorted(firsts, wanted, side="right") - 1
     for place in np.unique(places):
-        yield from _array(chunks[place], rows[places == place] - begins[place])
+        yield from _array(chunks[place], _runs(wanted[places == place] - firsts[place], len(chunks[place])))
 
 
-def _array(array: Any, rows: Any) -> Iterator[Part]:
+def _array(array: Any, runs: Runs) -> Iterator[Part]:
     """Each kind of layout has its own buffers: https://arrow.apache.org/docs/format/Columnar.html."""
     import pyarrow as pa
 
-    if len(array) == 0:
-        return
     kind = array.type
-    if isinstance(array, pa.ExtensionArray):
-        yield from _array(array.storage, rows)
+    if len(array) == 0 or not len(runs.begins):
         return
-    if rows is None:
-        rows = np.arange(len(array)) if _is_nested(kind) else slice(array.offset, array.offset + len(array))
+    if isinstance(array, pa.ExtensionArray):
+        yield from _array(array.storage, runs)
+    elif pa.types.is_dictionary(kind):
+        yield from _array(array.indices, runs)
+    elif pa.types.is_struct(kind):
+        for field in range(kind.num_fields):
+            yield from _array(array.field(field), runs.moved(array.offset))
+    elif pa.types.is_fixed_size_list(kind):
+        yield from _array(array.values, runs.moved(array.offset).times(kind.list_size))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        width = 8 if pa.types.is_large_list(kind) else 4
+        yield from _array(array.values, _inner(array.buffers()[1], width, runs.moved(array.offset)))
     else:
-        rows = rows + array.offset if not _is_nested(kind) else rows
-    yield from _of_kind(array, kind, rows)
+        yield from _plain(array.buffers(), kind, runs.moved(array.offset))
 
 
-def _is_nested(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _of_kind(array: Any, kind: Any, rows: Any) -> Iterator[Part]:
+def _plain(buffers: list[Any], kind: Any, runs: Runs) -> Iterator[Part]:
+    """Bits that say which values there are, and the values: of one width, or between offsets."""
     import pyarrow as pa
 
     is_text = pa.types.is_binary(kind) or pa.types.is_string(kind)
     is_long_text = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
-    if pa.types.is_dictionary(kind):
-        yield from _array(array.indices, None if isinstance(rows, slice) else rows - array.offset)
-    elif pa.types.is_struct(kind):
-        for field in range(kind.num_fields):
-            yield from _array(array.field(field).slice(array.offset, len(array)), rows)
-    elif pa.types.is_fixed_size_list(kind):
-        yield from _array(array.values, _runs((rows + array.offset) * kind.list_size, np.full(len(rows), kind.list_size)))
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets = _offsets(array.buffers()[1], np.int64 if pa.types.is_large_list(kind) else np.int32, rows + array.offset)
-        yield from _array(array.values, _runs(offsets[0], offsets[1] - offsets[0]))
-    elif is_text or is_long_text:
-        yield from _text(array.buffers(), np.int64 if is_long_text else np.int32, rows)
-    else:
-        yield from _fixed(array.buffers(), kind, rows)
+    yield from _bits(buffers[0], 1, runs)
+    if is_text or is_long_text:
+        yield from _bits(buffers[2], 8, _inner(buffers[1], 8 if is_long_text else 4, runs))
+    elif len(buffers) > 1:
+        try:
+            yield from _bits(buffers[1], kind.bit_width, runs)
+        except ValueError:
+            # A layout whose items have no width, such as views of texts: where they point to is not known beforehand.
+            return
 
 
-def _fixed(buffers: list[Any], kind: Any, rows: Any) -> Iterator[Part]:
-    """Items of one width in the second buffer. Bits of the first are few: their bytes come with a page of neighbours."""
-    try:
-        bits = kind.bit_width
-    except ValueError:
-        bits = 0
-    for buffer, width in zip(buffers, (1, bits), strict=False):
-        if buffer is None or not width or not buffer.size:
-            continue
-        if width < 8:
-            first = rows.start if isinstance(rows, slice) else rows
-            yield Part(buffer, np.unique(np.atleast_1d(first) // 8) if not isinstance(rows, slice) else None)
-        else:
-            items = np.frombuffer(buffer, f"V{width // 8}", count=buffer.size // (width // 8))
-            yield Part(items, integers(rows, len(items)))
-
-
-def _text(buffers: list[Any], kind: Any, rows: Any) -> Iterator[Part]:
-    """Offsets first: they are read here, because they say where the bytes are."""
-    if buffers[2] is None or not buffers[2].size:
+def _bits(buffer: Any, width: int, runs: Runs) -> Iterator[Part]:
+    """The bytes of items of a width in bits."""
+    if buffer is None or not buffer.size:
         return
-    if isinstance(rows, slice):
-        offsets = np.frombuffer(buffers[1], kind)
-        begins, ends = offsets[rows.start : rows.start + 1], offsets[rows.stop : rows.stop + 1]
-    else:
-        begins, ends = _offsets(buffers[1], kind, rows)
-    yield Part(buffers[2], None, begins.astype(np.int64), (ends - begins).astype(np.int64))
+    begins, ends = runs.begins * width // 8, -(-(runs.begins + runs.counts) * width // 8)
+    yield Part(buffer, None, begins, ends - begins)
 
 
-def _offsets(buffer: Any, kind: Any, rows: Any) -> tuple[Any, Any]:
-    """Begin and end of each row."""
-    offsets = np.frombuffer(buffer, kind)
+def _inner(buffer: Any, width: int, runs: Runs) -> Runs:
+    """From items to what their offsets enclose. The offsets are read here, because they say where the bytes are."""
+    offsets = np.frombuffer(buffer, f"i{width}")
+    ends = runs.begins + runs.counts
     try:
-        prefetch(offsets, np.concatenate([rows, rows + 1]))
+        prefetch(offsets, np.concatenate([runs.begins, ends]))
     except NotMapped:
         pass  # Small ones may have been copied.
-    return offsets[rows].astype(np.int64), offsets[rows + 1].astype(np.int64)
-
-
-def _runs(begins: Any, lengths: Any) -> Any:
-    """The numbers of all items of each run."""
-    ends = np.cumsum(lengths)
-    return np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths - begins, lengths)
+    begins = offsets[runs.begins].astype(np.int64)
+    return Runs(begins, offsets[ends].astype(np.int64) - begins)
 
 
 def take(table: Any, rows: Rows) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from ._ahead import Ahead
 from ._errors import Invalid
 from ._parts import Part, Rows
-from .arrow import _rows
+from .arrow import numbers
 from .arrow import parts as _arrow
 
 
@@ -18,7 +18,7 @@ def parts(dataset: Any, rows: Rows) -> Iterator[Part]:
     if table is None or not hasattr(table, "table"):
         raise Invalid(f"datasets.{type(dataset).__name__} has no rows in a mapped file; give a Dataset, not a dictionary or a stream")
     if dataset._indices is not None:
-        wanted = _rows(range(len(dataset)) if rows is None else rows, len(dataset))
+        wanted = numbers(range(len(dataset)) if rows is None else rows, len(dataset))
         rows = dataset._indices.column(0).take(wanted).to_numpy()
     columns = [name for name in table.column_names if dataset._format_columns is None or name in dataset._format_columns]
     yield from _arrow(table.table.select(columns), rows)
