@@ -26,13 +26,13 @@ if [ "${1:-}" = --frames ]; then
     "$python" -m pip install --quiet --disable-pip-version-check -r tests/requirements-frames.txt
 fi
 rm -rf "$target/wheels"
-"$venv/bin/maturin" build --quiet --locked --out "$target/wheels"
+PATH=$venv/bin:$PATH sh wheel.sh dev "$target/wheels"
 "$python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/majorfault-*.whl
 "$python" -m mypy --no-error-summary
 # Away from the sources, so that the installed package is meant.
 here=$PWD
 (cd "$target/wheels" && MYPYPATH= "$python" -m mypy.stubtest majorfault._core --allowlist "$here/tests/stubtest-allowlist.txt")
-"$python" -m pytest -q -rs --import-mode=importlib tests
+"$python" -m pytest -q -rs tests
 installed=$("$python" -c 'import os, majorfault; print(os.path.dirname(majorfault.__file__))')
 "$python" -m pytest -q -rs --import-mode=importlib --rootdir "$installed" -c /dev/null -p no:cacheprovider --doctest-modules --ignore-glob='*/torch.py' \
     "$installed/__init__.py" "$installed/_calls.py" "$installed/_ahead.py" "$installed/_load.py" "$installed/_take.py" "$installed/_files.py" \

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._ahead import Ahead
 from ._calls import Residency, advise, file_of, prefetch, release, residency
+from ._command import Comparison, Findings, compare, doctor, report
 from ._errors import Ended, Error, Failed, Held, Invalid, Missing, NotMapped, NotPermitted, Truncated
 from ._load import Loaded, load
 from ._take import take
@@ -25,9 +26,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Ahead",
+    "Comparison",
     "Ended",
     "Error",
     "Failed",
+    "Findings",
     "Held",
     "Invalid",
     "Loaded",
@@ -38,11 +41,14 @@ __all__ = [
     "Truncated",
     "advise",
     "check",
+    "compare",
+    "doctor",
     "file_of",
     "load",
     "memmap",
     "prefetch",
     "release",
+    "report",
     "residency",
     "take",
 ]
