@@ -106,10 +106,9 @@ impl Row {
 
     fn put_from(&self, begin: usize, outer: &[Dimension], ranges: &mut Vec<Range<usize>>) {
         let Some((&(count, stride), inner)) = outer.split_first() else {
-            if ranges.len() < MOST {
-                ranges.push(begin..begin + self.block);
-            }
-            return;
+            return if ranges.len() < MOST {
+                ranges.push(begin..begin + self.block)
+            };
         };
         for step in 0..count.min(MOST) {
             self.put_from(begin + step * stride as usize, inner, ranges);

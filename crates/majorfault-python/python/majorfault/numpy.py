@@ -44,6 +44,10 @@ def plain(array: Any) -> Any:
     return array.view(f"V{array.dtype.itemsize}") if array.ndim else array.reshape(1).view(f"V{array.dtype.itemsize}")
 
 
+_may_share: Any = getattr(np.may_share_memory, "_implementation", np.may_share_memory)
+"""Without asking the arrays whether they would rather do it themselves."""
+
+
 class memmap(np.memmap[Any, Any]):
     """`numpy.memmap` that knows what its indices read, pickles by path, and tells of a truncated file instead of ending the process.
 
@@ -95,14 +99,17 @@ class memmap(np.memmap[Any, Any]):
         return found
 
     def __array_finalize__(self, obj: Any) -> None:
-        super().__array_finalize__(obj)
-        # numpy has found out whether it shows the same memory.
-        is_mapped = getattr(self, "_mmap", None) is not None
-        for name in ("_guard", "_policy", "_follower", "_origin"):
-            setattr(self, name, getattr(obj, name, None) if is_mapped else None)
+        if getattr(obj, "_mmap", None) is None or not _may_share(self, obj):
+            self._mmap = self.filename = self.offset = self.mode = None  # type: ignore[assignment]
+            return
+        self._mmap, self.filename, self.offset, self.mode = obj._mmap, obj.filename, obj.offset, obj.mode
+        if isinstance(obj, memmap):
+            self._guard, self._policy, self._follower, self._origin = obj._guard, obj._policy, obj._follower, obj._origin
 
     def __getitem__(self, index: Any) -> Any:
         if self._policy is not None and self._mmap is not None:
+            if type(index) is np.ndarray and self._policy == "index" and (rows := usual(self, index)) is not None:
+                return self._rows(rows)
             rows = self._announce(index)
             if rows is not None:
                 return self._gather(rows)
@@ -186,6 +193,19 @@ class memmap(np.memmap[Any, Any]):
             return rows
         prefetch(view, rows)
         return None
+
+    def _rows(self, rows: Any) -> Any:
+        """Whole rows by their numbers: the case that is worth a way of its own."""
+        base = self.view(np.ndarray)
+        if len(rows) * self.itemsize * (self.size // (len(self) or 1)) > 2 * AHEAD:
+            return self._gather(rows)
+        try:
+            core.prefetch(base, rows)  # type: ignore[arg-type]
+        except IndexError:
+            pass  # numpy says it better.
+        found = base[rows]
+        self.check()
+        return found
 
     def _gather(self, rows: Any) -> Any:
         """The rows as a new array, some at a time while the next are being read."""
