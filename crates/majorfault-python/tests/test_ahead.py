@@ -45,13 +45,14 @@ def test_each_batch_is_announced_once_and_the_given_number_ahead():
 def test_no_more_bytes_are_ahead_than_the_budget_but_one_batch(budget, ahead):
     events = order([[number] for number in range(30)], ahead, budget=budget)
 
-    coming, most = 0, 0
+    coming, ahead_at_use = 0, []
     for what, _ in events:
+        ahead_at_use += [coming] if what == "used" else []
         coming += 1 if what == "announced" else -1
-        most = max(most, coming)
     assert [rows for what, rows in events if what == "used"] == [[number] for number in range(30)]
     # One batch is in use, and one is always ahead.
-    assert most == max(2, min(ahead + 1, budget // 10))
+    wanted = max(2, min(ahead + 1, budget // 10))
+    assert ahead_at_use == [wanted] * (31 - wanted) + list(range(wanted - 1, 0, -1))
 
 
 def test_batches_of_an_array_wait_for_no_fault(rows, counted):

@@ -38,6 +38,7 @@ def test_a_comparison_is_a_table_and_a_page(compared):
     found, _ = compared
 
     assert {"mmap", "pread"} <= {row["arm"].split()[0] for row in found.rows()}
+    assert len({tuple(row) for row in found.rows()}) == 1
     assert all(row["throughput_per_s"] is None or row["throughput_per_s"] > 0 for row in found.rows())
     assert len(found.answers) == 1 and repr(found) == found.answers[0]
     assert found.page.startswith("<!doctype html>")

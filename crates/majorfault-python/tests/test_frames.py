@@ -1,5 +1,6 @@
 """Arrays of other libraries: rows announced are the rows read. What is not installed is skipped."""
 
+import itertools
 import pickle
 
 import numpy as np
@@ -94,9 +95,10 @@ def test_announced_parts_of_a_table_hold_the_rows(table):
     from majorfault import _core
     from majorfault._parts import parts
 
-    mapped, _, _ = table
-    for column in ("lists", "texts", "numbers"):
-        for row in (0, 300, 1023):
+    whole, _, _ = table
+    for column, begin in itertools.product(("lists", "texts", "numbers"), (0, 77)):
+        mapped = whole.slice(begin)
+        for row in (0, 300, 1023 - begin):
             one = mapped[column].slice(row, 1).chunk(0)
             values = one.flatten() if pa.types.is_fixed_size_list(one.type) else one
             ranges = []
@@ -158,6 +160,20 @@ def test_rows_of_a_data_set_wait_for_no_fault(dataset, change, counted):
 
     assert list(found[0]["numbers"]) + list(found[1]["numbers"]) == list(expected)
     assert cost.faults <= 60 + Cost.STRAY_FAULTS
+
+
+@pytest.mark.parametrize("change", [lambda ds: ds.shuffle(seed=1), lambda ds: ds.select(range(500, 900, 3))])
+def test_rows_of_a_shuffled_data_set_are_announced_where_they_are(dataset, change):
+    from majorfault._parts import parts
+
+    data = change(dataset)
+    row = data[77]["numbers"]
+
+    def places(of, number):
+        return [(part.begins.tolist(), part.lengths.tolist()) for part in parts(of, [number])]
+
+    assert row != 77 and places(data, 77) == places(dataset, row)
+    assert places(data.with_format("numpy", columns=["numbers"]), 77) == places(dataset.select_columns(["numbers"]), row)
 
 
 # torch

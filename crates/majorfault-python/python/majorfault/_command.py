@@ -75,7 +75,10 @@ class Comparison(Document):
 
     def rows(self) -> list[dict[str, Any]]:
         """One row for each arm: its name, its state, and each figure with its interval."""
-        return [_arm(summary, arm) for summary in self.data["summaries"] for arm in summary["arms"]]
+        rows = [_arm(summary, arm) for summary in self.data["summaries"] for arm in summary["arms"]]
+        # Arms differ in what could be measured; a table has one set of columns.
+        columns = dict.fromkeys(name for row in rows for name in row)
+        return [dict.fromkeys(columns) | row for row in rows]
 
     def __repr__(self) -> str:
         return "\n".join(self.answers) or "nothing was compared"

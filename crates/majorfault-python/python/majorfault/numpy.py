@@ -228,8 +228,9 @@ class memmap(np.memmap[Any, Any]):
             return
         origin = view.__array_interface__["data"][0] - self._origin[0]
         if rows is None:
-            low, high = np.lib.array_utils.byte_bounds(view)
-            self._follower.meet(low - self._origin[0], high - low)
+            reach = [(count - 1) * stride for count, stride in zip(view.shape, view.strides, strict=True)]
+            length = sum(abs(far) for far in reach) + view.itemsize
+            self._follower.meet(origin + sum(far for far in reach if far < 0), length)
             return
         length = view[0].nbytes if view.ndim > 1 else view.itemsize
         for row in rows % len(view):
