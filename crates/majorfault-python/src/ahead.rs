@@ -5,7 +5,7 @@ use majorfault::prefetch;
 use majorfault::{Bytes, Extent, Given, Layout, Target};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Requests given for one access; the rest waits for the next.
 const AT_ONCE: usize = 256;
@@ -34,7 +34,8 @@ impl Follower {
     /// `length` bytes from `offset` of the array on are about to be used.
     fn meet(&self, py: Python<'_>, offset: u64, length: usize) -> PyResult<()> {
         py.detach(|| {
-            let mut follower = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // Tried only: after a fork, a thread that is gone may hold it, and what is lost is a hint.
+            let Ok(mut follower) = self.0.try_lock() else { return Ok(()) };
             match follower.observe(Extent { offset, length: length.max(1) }) {
                 true => follower.announce(AT_ONCE, |_| ()).map(drop).map_err(|error| raised(&error)),
                 false => Ok(()),
