@@ -245,6 +245,8 @@ def test_wrong_shapes_and_rows_of_take_are_told(rows):
         majorfault.take(array, [1], np.empty((2, 4096), "u4"))
     with pytest.raises(majorfault.Invalid, match="rows follow each other"):
         majorfault.take(array[:, 5], [1])
+    with pytest.raises(majorfault.Invalid, match="neither may be negative"):
+        majorfault.take(path, range(1 << 40), dtype="u4", offset=-(2**60))
     with pytest.raises(IndexError, match="row 1024"):
         majorfault.take(array, [1024])
     with pytest.raises(majorfault.Invalid, match='no access method "nothing"|there is no method'):

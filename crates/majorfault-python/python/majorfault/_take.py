@@ -63,6 +63,8 @@ def _described(source: Any, dtype: Any, row_shape: tuple[int, ...], offset: int)
     """Path, first byte, kind of item, shape of a row, number of rows."""
     import numpy
 
+    if offset < 0 or any(length < 0 for length in row_shape):
+        raise Invalid(f"offset={offset}, row_shape={row_shape}: neither may be negative")
     if isinstance(source, (str, os.PathLike)) and dtype is not None:
         kind = numpy.dtype(dtype)
         row_bytes = kind.itemsize * int(numpy.prod(row_shape, dtype=numpy.int64))
