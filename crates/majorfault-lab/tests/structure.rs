@@ -17,7 +17,7 @@ const LIBRARY: Plan = Plan {
     floors: &[
         &["units", "error", "needs", "sys", "params", "files", "proc", "headroom", "trace"],
         &["access", "observe"],
-        &["map", "pool", "prefetch"],
+        &["map", "memory", "pool", "prefetch"],
         &["methods"],
     ],
     strangers: &[("access", "observe"), ("observe", "access"), ("prefetch", "observe"), ("proc", "files")],
@@ -182,6 +182,7 @@ const PROMISES: &[(&str, &str)] = &[
     ("majorfault/src", "files.rs"),
     ("majorfault/src", "map/memmap2.rs"),
     ("majorfault/src", "map/stable.rs"),
+    ("majorfault/src", "memory/mod.rs"),
     ("majorfault/src", "pool/pointers.rs"),
     ("majorfault/src", "pool/uffd.rs"),
     ("majorfault-lab/src", "procedure/memory_file.rs"),

@@ -37,6 +37,7 @@ pub mod error;
 pub mod files;
 mod headroom;
 pub mod map;
+pub mod memory;
 pub mod methods;
 pub mod needs;
 pub mod observe;

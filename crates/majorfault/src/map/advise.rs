@@ -31,21 +31,24 @@ pub enum Destructive {
     PageOut,
 }
 
+impl From<Harmless> for Advice {
+    fn from(harmless: Harmless) -> Advice {
+        match harmless {
+            Harmless::Normal => Advice::Normal,
+            Harmless::Random => Advice::Random,
+            Harmless::Sequential => Advice::Sequential,
+            Harmless::WillNeed => Advice::WillNeed,
+            Harmless::Cold => Advice::Cold,
+        }
+    }
+}
+
 impl MappedFile {
     /// Tells the kernel how `range` will be used.
     ///
     /// Errors: Invalid (outside the mapping), Io (names the first kernel that knows the advice).
     pub fn advise(&self, range: Range<usize>, advice: Harmless) -> Result<()> {
-        self.give(
-            range,
-            match advice {
-                Harmless::Normal => Advice::Normal,
-                Harmless::Random => Advice::Random,
-                Harmless::Sequential => Advice::Sequential,
-                Harmless::WillNeed => Advice::WillNeed,
-                Harmless::Cold => Advice::Cold,
-            },
-        )
+        self.give(range, advice.into())
     }
 
     /// Discards what [`Destructive`] says of `range`. Takes the mapping exclusively, because nobody may be reading it.

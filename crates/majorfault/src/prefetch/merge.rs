@@ -11,7 +11,7 @@ const PAGE: u64 = 4096;
 
 /// How wanted extents are joined.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Merge {
+pub(crate) struct Merge {
     /// Bytes between two extents that are read rather than skipped.
     pub gap: u64,
     /// Bytes of the address space; anything past them is dropped.

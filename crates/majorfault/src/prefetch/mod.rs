@@ -48,7 +48,7 @@ use crate::files::{Extent, Target};
 use crate::params::{Given, IntoSetting, Param, Params, Switch, Value};
 use crate::units::Bytes;
 use cached::Cached;
-use merge::Merge;
+pub(crate) use merge::Merge;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

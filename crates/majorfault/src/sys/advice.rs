@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::needs::Missing;
 use crate::sys::map::Mapping;
 use rustix::mm::{Advice as Kind, madvise as rustix_madvise};
+use std::ops::Range;
 
 /// Advice about mapped pages. None of it changes the content of a shared file mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +137,6 @@ pub fn process_madvise_dont_need(mapping: &Mapping, ranges: &[(usize, usize)]) -
         .iter()
         .map(|&(at, length)| libc::iovec { iov_base: mapping.as_mut_ptr().wrapping_add(at).cast(), iov_len: length })
         .collect();
-    /// PIDFD_SELF_THREAD_GROUP of linux/pidfd.h (Linux 6.14).
-    const PIDFD_SELF: libc::c_int = -10001;
     // SAFETY: the vector is live and has the length given; its ranges lie inside a live mapping.
     let advised = unsafe {
         libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, vectors.as_ptr(), vectors.len(), libc::MADV_DONTNEED, 0u32)
@@ -146,9 +145,112 @@ pub fn process_madvise_dont_need(mapping: &Mapping, ranges: &[(usize, usize)]) -
         .map_err(|_| Error::io("drop many mapped ranges at once", "process_madvise", std::io::Error::last_os_error()))
 }
 
+/// PIDFD_SELF_THREAD_GROUP of linux/pidfd.h (Linux 6.14).
+const PIDFD_SELF: libc::c_int = -10001;
+
+/// Announces ranges of addresses (MADV_WILLNEED): up to 1024 by one process_madvise(2), before Linux 6.14 one by one. Returns the
+/// bytes that the kernel took; a range that it refuses does not keep it from the next.
+///
+/// The caller has rounded the ranges to pages. Nothing changes but what is cached, whatever lies at the addresses.
+pub fn announce(ranges: &[Range<usize>]) -> u64 {
+    let vectors: Vec<libc::iovec> =
+        ranges.iter().map(|range| libc::iovec { iov_base: range.start as *mut _, iov_len: range.len() }).collect();
+    vectors.chunks(libc::UIO_MAXIOV as usize).map(announce_some).sum()
+}
+
+/// The same for as many ranges as one call takes.
+fn announce_some(mut ranges: &[libc::iovec]) -> u64 {
+    let mut taken = 0;
+    while let Some(first) = ranges.first() {
+        let advised = announce_together(ranges);
+        if advised == 0 {
+            // Refused, or there is no such call: the first one alone, and then the others.
+            taken += announce_alone(first);
+            ranges = &ranges[1..];
+            continue;
+        }
+        taken += advised as u64;
+        ranges = after(ranges, advised);
+    }
+    taken
+}
+
+/// What is left of `ranges` after their first `bytes`. A range taken in part counts as taken: the kernel stops at one that it refuses.
+fn after(ranges: &[libc::iovec], mut bytes: usize) -> &[libc::iovec] {
+    let is_taken = |range: &&libc::iovec| {
+        let is_taken = bytes > 0;
+        bytes = bytes.saturating_sub(range.iov_len);
+        is_taken
+    };
+    &ranges[ranges.iter().take_while(is_taken).count()..]
+}
+
+fn announce_together(ranges: &[libc::iovec]) -> usize {
+    // SAFETY: the vector is live and has the length given; the advice changes no byte, and the kernel checks the addresses.
+    let advised = unsafe {
+        libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, ranges.as_ptr(), ranges.len(), libc::MADV_WILLNEED, 0u32)
+    };
+    usize::try_from(advised).unwrap_or(0)
+}
+
+fn announce_alone(range: &libc::iovec) -> u64 {
+    // SAFETY: as above.
+    match unsafe { libc::madvise(range.iov_base, range.iov_len, libc::MADV_WILLNEED) } {
+        0 => range.iov_len as u64,
+        _ => 0,
+    }
+}
+
+/// Gives advice for the mapped addresses of `range`, which the caller has rounded to pages.
+///
+/// Errors: Io; EINVAL where this kernel does not know the advice.
+///
+/// # Safety
+///
+/// The range stays mapped as it is until this returns, and its owner can do without what the advice discards: page table
+/// entries, and with [`Advice::DontNeed`] changes of private pages.
+pub unsafe fn madvise_at(range: &Range<usize>, advice: Advice) -> Result<()> {
+    let number = match advice.kind() {
+        Ok(kind) => kind as libc::c_int,
+        Err(number) => number,
+    };
+    // SAFETY: what the caller promises.
+    match unsafe { libc::madvise(range.start as *mut _, range.len(), number) } {
+        0 => Ok(()),
+        _ => {
+            let error = std::io::Error::last_os_error();
+            Err(Error::io(format!("give advice {advice:?} for {} mapped bytes", range.len()), "madvise", error))
+        }
+    }
+}
+
+/// Gives advice that only changes speed for the mapped addresses of `range`, which the caller has rounded to pages.
+///
+/// Errors: Invalid (advice that discards), Io.
+pub fn advise_at(range: &Range<usize>, advice: Advice) -> Result<()> {
+    if !matches!(advice, Advice::Normal | Advice::Random | Advice::Sequential | Advice::WillNeed | Advice::Cold) {
+        return Err(Error::Invalid(format!("{advice:?} may discard what lies at the addresses")));
+    }
+    // SAFETY: these change no byte, whatever lies there.
+    unsafe { madvise_at(range, advice) }
+}
+
+/// Whether each page of the mapped `range` is in memory, in the lowest bit of its byte; by mincore(2).
+///
+/// Errors: Io (ENOMEM: a part is not mapped).
+pub fn mincore_at(range: &Range<usize>) -> Result<Vec<u8>> {
+    let mut states = vec![0u8; range.len().div_ceil(rustix::param::page_size())];
+    // SAFETY: the kernel checks the addresses, and `states` has one byte for each page.
+    match unsafe { libc::mincore(range.start as *mut _, range.len(), states.as_mut_ptr()) } {
+        0 => Ok(states),
+        _ => Err(Error::io("ask which pages are in memory", "mincore", std::io::Error::last_os_error())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::cache::{FileAdvice, fadvise, resident};
     use crate::test_files::{PAGE, TestFile};
 
     #[test]
@@ -157,6 +259,22 @@ mod tests {
         let mapping = Mapping::new(file.file(), 0, 4 * PAGE, &Default::default()).unwrap();
 
         assert!(matches!(madvise(&mapping, PAGE, 4 * PAGE, Advice::Random), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn a_refused_range_does_not_keep_the_next_from_being_announced() {
+        let file = TestFile::on_disk(8 * PAGE);
+        file.file().sync_all().unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+        let mapping = Mapping::new(file.file(), 0, 8 * PAGE, &Default::default()).unwrap();
+        let begin = mapping.as_ptr() as usize;
+        let ranges = [begin..begin + PAGE, 0..PAGE, begin + 4 * PAGE..begin + 6 * PAGE];
+
+        let taken = announce(&ranges);
+
+        assert_eq!(taken, 3 * PAGE as u64);
+        // Pages on their way count as cached by cachestat; mincore tells of them when they have arrived.
+        assert!(matches!(resident(file.file(), 0, 8 * PAGE as u64).unwrap(), (12288, "cachestat") | (_, "mincore")));
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl std::fmt::Debug for Slot {
 /// # Safety
 ///
 /// The range is part of one mapping, which lives until the guard is dropped: its missing pages are replaced.
-unsafe fn guard(begin: usize, length: usize) -> Guard {
+pub unsafe fn guard(begin: usize, length: usize) -> Guard {
     INSTALL.call_once(install);
     let free = TABLE.iter().find(|slot| slot.begin.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok());
     if let Some(slot) = free {

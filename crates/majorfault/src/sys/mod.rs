@@ -13,6 +13,7 @@ pub mod map;
 pub mod page_state;
 pub mod pages;
 pub mod perf;
+pub mod procmap;
 pub mod read;
 pub mod resident;
 pub mod ring;
