@@ -153,7 +153,7 @@ struct Once {
 fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
-    let findings = doctor::examine(&evidence);
+    let findings = doctor::examine(std::slice::from_ref(&evidence));
     let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
     let mut text = Vec::new();
     let written = if json {

@@ -45,11 +45,12 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
 }
 
 fn finding(finding: &Finding) -> Value {
-    let Finding { rule, severity, scope, file: _, what, evidence, remedy, proof, replay, gain_at_most } = finding;
     json!({
-        "rule": rule, "severity": severity.word(), "scope": scope, "what": what, "evidence": evidence,
-        "remedy": remedy, "proof": proof, "gain_at_most": gain_at_most,
-        "replay": replay.as_ref().map(|it| json!({ "now": it.arms[0], "remedy": it.arms[1] })),
+        "rule": finding.rule, "severity": finding.severity.word(), "scope": finding.scope, "what": finding.what,
+        "evidence": finding.evidence.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "remedy": finding.remedy, "backing": finding.backing.word(), "proof": finding.proof,
+        "gain_at_most": finding.gain_at_most,
+        "replay": finding.replay.as_ref().map(|it| json!({ "now": it.arms[0], "remedy": it.arms[1] })),
     })
 }
 
