@@ -232,7 +232,7 @@ mod tests {
         let mut evidence = with_file(|file| {
             file.path = path.to_owned();
             // Half as much is touched as makes a flood.
-            (file.waits, file.touched_pages) = (10_000, 60_000);
+            (file.waits, file.major, file.touched_pages) = (10_000, 1, 60_000);
             file.waited_ns = 16_000_000_000;
         });
         evidence.files.push(MappedFile { path: library.to_owned(), ..MappedFile::default() });

@@ -71,6 +71,8 @@ pub struct Process {
     pub page_table_bytes: u64,
     /// Mappings.
     pub mappings: u64,
+    /// Huge pages are off for the whole process: prctl(PR_SET_THP_DISABLE).
+    pub huge_pages_off: bool,
 }
 
 /// The growth of /proc/PID/io.

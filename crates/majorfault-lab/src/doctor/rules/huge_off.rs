@@ -47,7 +47,11 @@ const ASK: Remedy = Remedy {
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
-    let Some(huge) = evidence.huge else { return Vec::new() };
+    let Some(huge) = evidence.huge.filter(|_| !evidence.process.huge_pages_off) else { return Vec::new() };
+    // After a fork, each write to a huge page would copy 2 MiB.
+    if evidence.faults.as_ref().is_some_and(|faults| faults.forks > 0) {
+        return Vec::new();
+    }
     let setting = evidence.machine.huge_pages.as_str();
     // Where the program has refused huge pages (MADV_NOHUGEPAGE), it knows why.
     let anonymous_bytes = huge.anonymous_bytes.saturating_sub(huge.refused_bytes);
@@ -123,6 +127,17 @@ mod tests {
 
         evidence.huge.as_mut().unwrap().refused_bytes = 256 << 20;
         assert_eq!(worst(&RULE, &evidence), Some(Severity::Note));
+
+        evidence.process.huge_pages_off = true;
+        assert_eq!(worst(&RULE, &evidence), None, "Redis refuses them for all of its memory");
+    }
+
+    #[test]
+    fn a_program_that_forks_is_not_advised_to_copy_huge_pages() {
+        let mut evidence = lying(1 << 30, 0, 0, "madvise");
+        evidence.faults.as_mut().unwrap().forks = 1;
+
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     /// Seen: glibc's tunable made a program 5 x slower.

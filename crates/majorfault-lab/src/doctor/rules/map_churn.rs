@@ -24,9 +24,9 @@ thresholds! {
     /// Mappings each second in a process with one thread, which only cost time.
     ALONE: f64 = 3000.0, PerSecond;
     /// TLB flushes or shootdown interrupts each second that cost noticeable time; with fewer, the mappings are harmless.
-    FELT: f64 = 1000.0, PerSecond;
-    /// Share of one processor that a process with one thread spends in the kernel, below which its mappings cost little.
-    KERNEL: f64 = 0.2, Share;
+    FELT: f64 = 500.0, PerSecond;
+    /// Share of one processor that the process spends in the kernel; below it so many mappings cost little.
+    KERNEL: f64 = 0.05, Share;
 }
 
 const PROOF: Proof = Proof::Command("perf trace -s -e mmap,munmap -p {pid} -- sleep 5");
@@ -53,23 +53,26 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     let is_shared = evidence.process.threads > 1;
     // Mappings that stay are growth, not churn.
     let is_growth = evidence.process.mappings >= faults.mapped;
-    let is_often = evidence.rate(faults.mapped) >= if is_shared { WITH_OTHERS } else { ALONE };
-    if !is_often || is_growth || !is_felt(evidence, is_shared) {
-        return Vec::new();
-    }
-    let severity = if is_shared { Severity::Warning } else { Severity::Note };
+    let rate = evidence.rate(faults.mapped);
+    let severity = match () {
+        () if is_growth => return Vec::new(),
+        () if is_shared && rate >= WITH_OTHERS && interrupts(evidence) => Severity::Warning,
+        () if rate >= ALONE && is_in_kernel(evidence) => Severity::Note,
+        () => return Vec::new(),
+    };
     let remedy = if faults.mapped_files * 2 >= faults.mapped { &OF_FILES } else { &OF_MEMORY };
     vec![Case::of("process", severity, remedy).facts(facts(evidence, faults))]
 }
 
-/// Whether the mappings cost: interrupts of other threads' processors, or time in the kernel.
-fn is_felt(evidence: &Evidence, is_shared: bool) -> bool {
+/// Whether other threads' processors are interrupted for it.
+fn interrupts(evidence: &Evidence) -> bool {
+    evidence.rate(flushes(evidence).max(evidence.counter("tlb_shootdowns").unwrap_or(0))) >= FELT
+}
+
+/// Whether the process spends time in the kernel.
+fn is_in_kernel(evidence: &Evidence) -> bool {
     let kernel = evidence.counter("system_ns").map(|ns| ns as f64 / evidence.watched.as_nanos().max(1) as f64);
-    let interrupts = flushes(evidence).max(evidence.counter("tlb_shootdowns").unwrap_or(0));
-    match is_shared {
-        true => evidence.rate(interrupts) >= FELT,
-        false => kernel.is_some_and(|share| share >= KERNEL),
-    }
+    kernel.is_some_and(|share| share >= KERNEL)
 }
 
 /// TLB flushes that the first thread caused.
@@ -135,8 +138,8 @@ mod tests {
     /// A watch of 5 s in which mappings cost noticeable time.
     fn mapping(threads: u64, mapped: u64, mapped_files: u64) -> Evidence {
         let mut evidence = healthy();
-        count(&mut evidence, "tlb_shootdowns", 5000);
-        count(&mut evidence, "system_ns", 1_000_000_000);
+        count(&mut evidence, "tlb_shootdowns", 2500);
+        count(&mut evidence, "system_ns", 250_000_000);
         evidence.process.threads = threads;
         let faults = evidence.faults.as_mut().unwrap();
         (faults.mapped, faults.mapped_files) = (mapped, mapped_files);
@@ -159,27 +162,29 @@ mod tests {
     #[test]
     fn with_other_threads_it_is_the_interrupts_that_cost() {
         let with = |interrupts| {
-            let mut evidence = mapping(2, 20_000, 0);
+            let mut evidence = mapping(2, 14_999, 0);
             count(&mut evidence, "tlb_shootdowns", interrupts);
             worst(&RULE, &evidence)
         };
-        assert_eq!((with(15), with(4999), with(5000)), (None, None, Some(Severity::Warning)));
+        assert_eq!((with(15), with(2499), with(2500)), (None, None, Some(Severity::Warning)));
 
-        let mut evidence = mapping(2, 20_000, 0);
+        let mut evidence = mapping(2, 14_999, 0);
         count(&mut evidence, "tlb_shootdowns", 0);
-        count(&mut evidence, "tlb_flush_remote_send_ipi", 5000);
+        count(&mut evidence, "tlb_flush_remote_send_ipi", 2500);
         assert_eq!(worst(&RULE, &evidence), Some(Severity::Warning), "where only flushes are counted");
     }
 
     #[test]
-    fn alone_it_is_the_time_in_the_kernel_that_costs() {
-        let with = |system_ns| {
-            let mut evidence = mapping(1, 20_000, 0);
+    fn without_interrupts_it_is_the_time_in_the_kernel_that_costs() {
+        let with = |threads, system_ns| {
+            let mut evidence = mapping(threads, 20_000, 0);
+            count(&mut evidence, "tlb_shootdowns", 0);
             count(&mut evidence, "system_ns", system_ns);
             worst(&RULE, &evidence)
         };
 
-        assert_eq!((with(999_999_999), with(1_000_000_000)), (None, Some(Severity::Note)));
+        assert_eq!((with(1, 249_999_999), with(1, 250_000_000)), (None, Some(Severity::Note)));
+        assert_eq!((with(2, 249_999_999), with(2, 250_000_000)), (None, Some(Severity::Note)));
     }
 
     #[test]

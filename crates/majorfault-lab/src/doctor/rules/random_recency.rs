@@ -23,7 +23,7 @@ pub(super) const RULE: Rule = Rule {
 thresholds! {
     /// Fewer waits for the file than this may be chance.
     FEWEST: u64 = 64, Count;
-    /// Reads for each different page that was touched: hot pages are read again and again.
+    /// Reads for each different page that was touched, from which on hot pages are seen to be read again: a warning.
     AGAIN: f64 = 1.5, Times;
     /// Evicted pages needed again each second that mean memory pressure.
     PRESSURE: f64 = evidence::PRESSURE, PerSecond;
@@ -44,8 +44,7 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| is_pressure(*rate)) else { return Vec::new() };
     let pressure = Fact::seen("{rate} evicted pages needed again each second ({whose})");
     let pressure = pressure.number("rate", rate, MeasureUnit::PerSecond).word("whose", whose);
-    let is_again = |file: &&MappedFile| file.major as f64 >= file.touched_pages as f64 * AGAIN;
-    let hurt = evidence.data_files().filter(|file| file.major >= FEWEST).filter(is_again);
+    let hurt = evidence.data_files().filter(|file| file.major >= FEWEST);
     hurt.filter_map(|file| Some(of_file(evidence, file, file.random_advice()?, &pressure))).collect()
 }
 
@@ -56,7 +55,10 @@ fn of_file(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &Fact)
         pressure.clone(),
         Fact::seen("{major} faults waited").count("major", file.major),
     ];
-    Case::of_file(file, Severity::Warning, &TAKE_BACK).facts(facts).waiting(waiting(evidence, file))
+    let is_cause = file.major as f64 >= file.touched_pages as f64 * AGAIN;
+    let severity = if is_cause { Severity::Warning } else { Severity::Note };
+    let waiting = is_cause.then(|| waiting(evidence, file));
+    Case { is_cause, waiting, ..Case::of_file(file, severity, &TAKE_BACK).facts(facts) }
 }
 
 #[cfg(test)]
@@ -120,7 +122,7 @@ mod tests {
             worst(&RULE, &evidence)
         };
 
-        assert_eq!((touching(333), touching(334)), (Some(Severity::Warning), None));
+        assert_eq!((touching(333), touching(334)), (Some(Severity::Warning), Some(Severity::Note)));
     }
 
     #[test]

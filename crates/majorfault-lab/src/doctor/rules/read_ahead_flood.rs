@@ -49,7 +49,7 @@ thresholds! {
 const ADVISE: Remedy = Remedy {
     when: "the files do not fit into memory",
     says: "madvise(p, length, MADV_RANDOM)",
-    proof: Proof::Replay(Arms { now: Some("mmap"), remedy: "mmap:advice=random", workload: None }),
+    proof: Proof::Replay(Arms { now: None, remedy: "mmap:advice=random", workload: None }),
     symptom: Some(Symptom::Flood),
     backing: Backing::Try,
 };
@@ -70,7 +70,7 @@ const BY_STRIDES: Remedy = Remedy {
     says: "ask for the next 64 steps at once: for i in 1..64: posix_fadvise(fd, at + i * {stride}, 4096, \
            POSIX_FADV_WILLNEED)",
     proof: Proof::Replay(Arms { now: None, remedy: "mmap:policy=learned", workload: None }),
-    symptom: None,
+    symptom: Some(Symptom::Flood),
     backing: Backing::Try,
 };
 
@@ -78,7 +78,7 @@ const LOAD: Remedy = Remedy {
     when: "the files fit into memory and are soon read whole",
     says: "load the files first, as they fit into memory: for (at = 0; at < n; at += 8 MiB) madvise(p + at, 8 MiB, \
            MADV_POPULATE_READ); only where little of them is ever used: madvise(p, length, MADV_RANDOM)",
-    proof: Proof::Replay(Arms { now: Some("mmap"), remedy: "mmap:policy=whole", workload: None }),
+    proof: Proof::Replay(Arms { now: None, remedy: "mmap:policy=whole", workload: None }),
     symptom: Some(Symptom::Load),
     backing: Backing::Try,
 };

@@ -207,6 +207,9 @@ pub(super) fn remedy(finding: &Finding) -> String {
     let (word, known) = match finding.backing {
         Backing::Decided => ("", None),
         Backing::Try => ("try: ", Some("the command below tells whether it helps".to_owned())),
+        Backing::Measured(times) if times < 1.0 => {
+            ("not: ", Some(format!("a replay of its accesses was {times:.1} x as fast, which is slower")))
+        }
         Backing::Measured(times) => ("", Some(format!("a replay of its accesses was {times:.1} x as fast"))),
     };
     let notes: Vec<String> = known.into_iter().chain(most).collect();
@@ -460,6 +463,10 @@ mod tests {
 
         assert_eq!(with(Backing::Decided), "wait less");
         assert_eq!(with(Backing::Try), "try: wait less (the command below tells whether it helps)");
+        assert_eq!(
+            with(Backing::Measured(0.44)),
+            "not: wait less (a replay of its accesses was 0.4 x as fast, which is slower)"
+        );
         assert_eq!(with(Backing::Measured(1.94)), "wait less (a replay of its accesses was 1.9 x as fast)");
     }
 
