@@ -113,6 +113,7 @@ fn together(left: Case, right: Case) -> Case {
     let processes = worse.subjects.iter().map(|subject| subject.process).collect::<HashSet<_>>().len();
     worse.scope = match files {
         0 => format!("{processes} processes"),
+        1 => worse.scope,
         _ => format!("{files} files"),
     };
     worse
@@ -137,24 +138,19 @@ fn explained(found: Vec<Finding>) -> Vec<Finding> {
     let consequence = |effect: &Finding| Consequence { rule: effect.rule, what: effect.what.clone() };
     let noted: Vec<(usize, Consequence)> =
         (0..found.len()).filter(|at| causes[*at].is_some()).map(|at| (root(at), consequence(&found[at]))).collect();
-    let gains: Vec<(usize, Option<f64>, Severity)> = (0..found.len())
-        .filter(|at| causes[*at].is_some())
-        .map(|at| (root(at), found[at].gain_at_most, found[at].severity))
-        .collect();
+    let severities: Vec<(usize, Severity)> =
+        (0..found.len()).filter(|at| causes[*at].is_some()).map(|at| (root(at), found[at].severity)).collect();
     let kept = found.into_iter().enumerate().filter(|(at, _)| causes[*at].is_none());
     kept.map(|(at, mut finding)| {
         finding.consequences = noted.iter().filter(|(cause, _)| *cause == at).map(|(_, it)| it.clone()).collect();
-        for (_, gain, severity) in gains.iter().filter(|(cause, ..)| *cause == at) {
-            finding.gain_at_most = max(finding.gain_at_most, *gain);
-            finding.severity = finding.severity.max(*severity);
+        // Where the cause ends by itself, so do its effects, however bad they are now.
+        if finding.gain_at_most.is_some() {
+            let own = severities.iter().filter(|(cause, _)| *cause == at).map(|(_, severity)| *severity);
+            finding.severity = own.fold(finding.severity, Severity::max);
         }
         finding
     })
     .collect()
-}
-
-fn max(left: Option<f64>, right: Option<f64>) -> Option<f64> {
-    left.into_iter().chain(right).max_by(f64::total_cmp)
 }
 
 /// Whether at least half of what the effect weighs is of the cause's files. What is about no file is about all.
@@ -224,5 +220,107 @@ fn name_processes(patient: Patient<'_>, subjects: &mut [Subject]) {
         let target = &patient.processes[subject.process].target;
         let process = format!("{} ({})", target.name, target.pid);
         subject.name = if subject.name.is_empty() { process } else { format!("{} of {process}", subject.name) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::scenes::{count, healthy, with_file};
+
+    fn found(rule: &'static str, severity: Severity, gain_at_most: Option<f64>, backing: Backing) -> Finding {
+        Finding { rule, severity, gain_at_most, backing, ..Finding::default() }
+    }
+
+    fn order_of(mut findings: Vec<Finding>) -> Vec<&'static str> {
+        rank(&mut findings);
+        findings.into_iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn what_fails_stands_first_then_what_gains_most_then_the_more_severe() {
+        let failing = Finding { is_failure: true, ..found("failing", Severity::Critical, None, Backing::Decided) };
+        let near = Finding { is_failure: true, ..found("near", Severity::Warning, None, Backing::Decided) };
+
+        let order = order_of(vec![
+            found("note", Severity::Note, None, Backing::Try),
+            near,
+            found("small gain", Severity::Critical, Some(2.0), Backing::Try),
+            found("large gain", Severity::Warning, Some(8.0), Backing::Try),
+            failing,
+        ]);
+
+        assert_eq!(order, ["failing", "large gain", "small gain", "near", "note"]);
+    }
+
+    #[test]
+    fn a_measured_gain_counts_before_a_promised_one_and_a_measured_loss_stands_last() {
+        let order = order_of(vec![
+            found("loss", Severity::Critical, Some(9.0), Backing::Measured(0.5)),
+            found("promised", Severity::Warning, Some(3.0), Backing::Try),
+            found("measured", Severity::Warning, Some(9.0), Backing::Measured(4.0)),
+            found("none", Severity::Note, None, Backing::Try),
+        ]);
+
+        assert_eq!(order, ["measured", "promised", "none", "loss"]);
+    }
+
+    #[test]
+    fn equal_findings_of_several_processes_are_one() {
+        let spoil = |pid| {
+            let mut evidence = with_file(|file| {
+                file.filesystem = "nfs4".to_owned();
+                file.waits = u64::from(pid);
+                file.waited_ns = u64::from(pid);
+            });
+            evidence.target.pid = pid;
+            evidence
+        };
+
+        let found = examine(&[spoil(60), spoil(70)]);
+
+        assert_eq!((found.len(), found[0].scope.as_str(), found[0].pid), (1, "/data/table", 70));
+        let names: Vec<&str> = found[0].subjects.iter().map(|subject| subject.name.as_str()).collect();
+        assert_eq!(names, ["/data/table of program (70)", "/data/table of program (60)"]);
+    }
+
+    #[test]
+    fn findings_without_a_file_name_their_processes() {
+        let mut both = [healthy(), healthy()];
+        both[1].target.pid = 78;
+        both.iter_mut().for_each(|it| it.process.page_table_bytes = it.process.resident_bytes);
+
+        let found = examine(&both);
+
+        assert_eq!((found.len(), found[0].scope.as_str()), (1, "2 processes"));
+        assert_eq!(
+            found[0].subjects.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(),
+            ["program (77)", "program (78)"]
+        );
+    }
+
+    /// Two files wait; one of them floods.
+    #[test]
+    fn a_cause_takes_only_what_is_about_its_own_files() {
+        let stalls = |waited_ns: u64| {
+            let mut evidence = with_file(|file| {
+                (file.waits, file.waited_ns, file.major) = (200, 1_000_000_000, 200);
+                (file.size_bytes, file.read_ahead_kb) = (Some(100 << 30), Some(8192));
+            });
+            let mut other = evidence.files[0].clone();
+            (other.id.inode, other.waits, other.waited_ns) = (6, 40, waited_ns);
+            other.order = other.order.map(|order| majorfault::observe::pattern::Recognised { threads: 1, ..order });
+            evidence.files[0].order = other.order;
+            other.advised = Some("MADV_RANDOM");
+            other.mappings[0].deep = None;
+            evidence.files.push(other);
+            evidence.calls = Some(crate::watch::evidence::Calls { device_bytes: 200 << 20, ..Default::default() });
+            evidence.faults.as_mut().unwrap().waits = 240;
+            count(&mut evidence, "cgroup_refault_pages", 0);
+            examine(&[evidence]).len()
+        };
+
+        assert_eq!(stalls(1_000_000_000), 1, "half of the waiting is the flood's");
+        assert_eq!(stalls(1_000_000_001), 2, "most of the waiting has another cause");
     }
 }

@@ -141,14 +141,26 @@ impl Flood<'_> {
         waited_ns(&self.files) >= waits(&self.files) * PAGE_NS
     }
 
+    fn cached_bytes(&self) -> u64 {
+        self.files.iter().filter_map(|seat| seat.file.cached_bytes).sum()
+    }
+
+    /// Bytes of the files that are still to be read.
+    fn rest_bytes(&self) -> Option<u64> {
+        Some(size_bytes(&self.files)?.saturating_sub(self.cached_bytes()))
+    }
+
     /// Whether the files fit into memory and will soon have been read.
     fn ends_soon(&self, patient: Patient<'_>) -> bool {
-        let (Some(size), Some(room)) = (size_bytes(&self.files), patient.room_bytes()) else { return false };
-        let cached: u64 = self.files.iter().filter_map(|seat| seat.file.cached_bytes).sum();
+        let (Some(size), Some(room), Some(rest)) = (size_bytes(&self.files), patient.room_bytes(), self.rest_bytes())
+        else {
+            return false;
+        };
+        let cached = self.cached_bytes();
         let is_pressed = patient.refaults().is_some_and(|(rate, whose)| rate >= PRESSURE && whose != "machine");
         // Somebody drops what was read, if it is not there any more.
         let stays = cached >= self.read / 2;
-        size <= room && !is_pressed && stays && size.saturating_sub(cached) as f64 <= patient.rate(self.read) * SOON
+        size <= room && !is_pressed && stays && rest as f64 <= patient.rate(self.read) * SOON
     }
 
     fn stride(&self) -> Option<i64> {
@@ -176,7 +188,9 @@ impl Flood<'_> {
     fn case(&self, patient: Patient<'_>) -> Case {
         let remedy = self.remedy(patient);
         let case = Case::of_files(&self.files, Severity::Warning, remedy).facts(self.facts(patient));
-        let case = case.waiting(patient.waiting(&self.files)).figure("times", format!("{:.0}", self.factor()));
+        let case = case.figure("times", format!("{:.0}", self.factor()));
+        // What ends by itself costs its rest, which is not a share of the program's time.
+        let case = if *remedy == LOAD { case } else { case.waiting(patient.waiting(&self.files)) };
         // Nearly every fault waits already, each for a whole window: a page alone cannot be worse.
         let is_certain = *remedy == ADVISE && self.faults() <= waits(&self.files) * SPARED;
         let case = if is_certain { case.decided() } else { case };
@@ -201,6 +215,10 @@ impl Flood<'_> {
             Fact::seen("{touched} in touched pages").bytes("touched", self.touched),
         ];
         facts.extend(order.into_iter().chain([read_ahead]).chain(room));
+        if self.ends_soon(patient) {
+            let rest_ns = self.rest_bytes().unwrap_or(0) as f64 / patient.rate(self.read).max(1.0) * 1e9;
+            facts.push(Fact::guessed("at this speed they are read whole in {rest}").nanos("rest", rest_ns as u64));
+        }
         if self.spans() >= SPANS {
             let fact = Fact::guessed("{share} of the faults go on in the next page");
             facts.push(fact.number("share", self.spans(), MeasureUnit::Share));
@@ -383,6 +401,13 @@ mod tests {
     /// Seen: MADV_RANDOM for 20 000 rows of a file that ended up wholly read was 0.43 x as fast.
     #[test]
     fn files_that_fit_and_are_soon_read_are_to_be_loaded() {
+        let mut evidence = reading(200 << 20);
+        (evidence.files[0].size_bytes, evidence.files[0].cached_bytes) = (Some(500 << 20), Some(100 << 20));
+        evidence.faults.as_mut().unwrap().waiting_ns = vec![4_096_000_000];
+        let found = crate::doctor::examine(std::slice::from_ref(&evidence)).remove(0);
+        assert_eq!((found.severity, found.gain_at_most), (Severity::Warning, None), "it ends by itself");
+        assert_eq!(found.evidence.last().unwrap(), &"at this speed they are read whole in 10s");
+
         let with = |size: u64| {
             let mut evidence = reading(200 << 20);
             // 40 MiB are read each second; in 60 s, 2400 MiB.
