@@ -267,6 +267,14 @@ mod tests {
     }
 
     #[test]
+    fn files_that_fit_name_the_setting_for_where_little_is_used() {
+        let evidence = waits("/data/base/data.mdb", "");
+        let told = setting(&evidence, &evidence.files[0], Symptom::Load).unwrap();
+
+        assert!(told.starts_with("LMDB, where little is used: open the environment with MDB_NORDAHEAD"), "{told}");
+    }
+
+    #[test]
     fn lmdb_without_a_directory_is_known_by_its_lock() {
         let mut evidence = waits("/data/base", "/usr/lib/liblmdb.so.0.0.0");
         assert!(!remedy(&evidence).contains("LMDB"));
