@@ -5,7 +5,7 @@
 //! under another name and renamed when it is whole, so that what was there stays until then; records are appended.
 
 pub(crate) mod former;
-mod records;
+pub(crate) mod records;
 
 use majorfault::{Error, Result};
 use rustix::fs::{Access, access};

@@ -404,6 +404,58 @@ fn an_ordinary_user_sees_the_faults_of_a_program_of_his_own() {
     assert_eq!(file.unwrap()["order"]["pattern"]["name"], "sequential", "{json:#}");
 }
 
+/// A program that maps `data` as it is after this command, in a mount namespace of its own; none (listed as skipped) where there
+/// can be none.
+fn in_a_namespace(world: &World, mounts: &str) -> Option<std::process::Child> {
+    let script = "import mmap,time\nf=open('data','rb');m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ)\n\
+                  s=sum(m[i] for i in range(0,len(m),4096));open('ready','w').close()\nwhile True: time.sleep(1)\n";
+    std::fs::write(world.path("map.py"), script).unwrap();
+    let may = world.shell(&format!("unshare -m sh -ec '{mounts}; python3 -c 1' 2>/dev/null"));
+    if !facility("mount namespaces", if may { Ok(()) } else { Err("unshare -m was refused".to_owned()) }) {
+        return None;
+    }
+    let shell = format!("{mounts}; exec python3 map.py");
+    let mut command = std::process::Command::new("unshare");
+    let child = command.args(["-m", "sh", "-ec", &shell]).current_dir(world.path(".")).spawn().unwrap();
+    world.wait_for("the program", || world.path("ready").exists());
+    Some(child)
+}
+
+/// The file `data` as the doctor reports it.
+fn mapped(world: &World, mut child: std::process::Child) -> Value {
+    let report = world.majorfault(&["doctor", &child.id().to_string(), "--for", "300ms", "--json"]).json();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    data(&report).unwrap_or_else(|| panic!("no file: {report:#}")).clone()
+}
+
+#[test]
+fn a_file_of_another_mount_namespace_is_not_taken_for_ours() {
+    let world = World::new();
+    world.file("data", 8 << 20);
+    world.file("other", 4 << 20);
+    let Some(child) = in_a_namespace(&world, "mount --bind other data") else { return };
+    let root = format!("/proc/{}/root/", child.id());
+
+    let file = mapped(&world, child);
+
+    assert_eq!(file["size_bytes"], 4 << 20, "{file:#}");
+    assert!(file["reached"].as_str().is_some_and(|path| path.starts_with(&root)), "{file:#}");
+}
+
+#[test]
+fn what_is_cached_of_a_file_on_overlayfs_is_counted() {
+    let world = World::new();
+    ["low", "up", "work", "merged"].iter().for_each(|dir| std::fs::create_dir(world.path(dir)).unwrap());
+    world.file("low/data", 8 << 20);
+    let mounts = "mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work merged; ln -sf merged/data data";
+    let Some(child) = in_a_namespace(&world, mounts) else { return };
+
+    let file = mapped(&world, child);
+
+    assert_eq!((&file["filesystem"], &file["cached_bytes"]), (&"overlay".into(), &(8 << 20).into()), "{file:#}");
+}
+
 #[test]
 fn two_doctors_at_once_and_an_interrupted_one_leave_the_program_running() {
     let world = World::new();

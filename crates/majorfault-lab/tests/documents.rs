@@ -213,6 +213,17 @@ fn the_table_of_rules_is_what_the_rules_declare() {
 }
 
 #[test]
+fn the_schema_of_the_doctors_json_is_that_of_what_it_prints() {
+    let made = format!("{:#}\n", majorfault_lab::doctor::tell::schema());
+
+    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
+        fs::write(root().join("docs/doctor.schema.json"), &made).unwrap();
+    }
+    let advice = "make it again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents schema";
+    assert!(made == text("docs/doctor.schema.json"), "docs/doctor.schema.json is another one; {advice}");
+}
+
+#[test]
 fn every_field_of_the_doctors_json_is_explained() {
     let document = majorfault_lab::doctor::tell::document(&Default::default(), &[Default::default()]);
     let explained = text("docs/doctor.md");

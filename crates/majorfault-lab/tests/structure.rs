@@ -40,7 +40,7 @@ const LAB: Plan = Plan {
 };
 
 /// The doctor's parts, by floor: what is found knows nothing of how it is told.
-const DOCTOR: &[&[&str]] = &[&["rule", "software"], &["gain"], &["rules"], &["doctor"], &["tell"]];
+const DOCTOR: &[&[&str]] = &[&["rule", "software", "fact", "patient"], &["gain"], &["rules"], &["doctor"], &["tell"]];
 
 /// Who lists what there is several of.
 const REGISTRIES: &[Registry] = &[

@@ -104,7 +104,7 @@ pub fn run(args: Args) -> Result<Exit> {
     let stop = stop_flag()?;
     let mut child = start(&program)?;
     let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
-    let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
+    let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep: deep || prove, advice };
     let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => live::run(pid, options, outputs, &stop)?,
@@ -153,8 +153,10 @@ struct Once {
 fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
     let evidence = gather::gather(pid, options, stop)?;
-    let findings = doctor::examine(&evidence);
-    let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
+    let processes = std::slice::from_ref(&evidence);
+    let mut findings = doctor::examine(processes);
+    let proofs = prove.then(|| prove::prove(processes, &findings, stop));
+    prove::recall(processes, &mut findings);
     let mut text = Vec::new();
     let written = if json {
         let mut document = tell::document(&evidence, &findings);

@@ -2,11 +2,14 @@
 //!
 //! Everything about a rule is in its file. Lists, documents, the proof line and `--prove` are made from it.
 
+use super::fact::Fact;
+use super::patient::{Patient, Seat, distinct};
 use super::software::Symptom;
 use crate::watch::evidence::{Evidence, MappedFile};
-use majorfault::Bytes;
 use majorfault::observe::pattern::Pattern;
 use majorfault::observe::places::FileId;
+use majorfault::{Bytes, Nanos};
+use std::cmp::Reverse;
 
 /// One defect that the doctor recognises.
 pub struct Rule {
@@ -24,11 +27,36 @@ pub struct Rule {
     pub remedies: &'static [&'static Remedy],
     /// How the gain of a remedy is predicted.
     pub gain: Gain,
+    /// The rules whose findings about the same files are consequences of this one's: they are not advice then, but one line.
+    pub explains: &'static [&'static Rule],
     /// Looks for the defect.
-    pub look: fn(&Evidence) -> Vec<Case>,
+    pub look: Sight,
     /// Evidence in which it finds the defect once; the tests of all rules use it.
     #[cfg(test)]
     pub example: fn() -> Evidence,
+}
+
+/// What a rule looks at to find its defect.
+#[derive(Clone, Copy)]
+pub enum Sight {
+    /// One process after the other; equal findings are reported as one.
+    Each(fn(&Evidence) -> Vec<Case>),
+    /// All processes together.
+    All(fn(Patient<'_>) -> Vec<Case>),
+}
+
+impl Sight {
+    /// The cases of these processes.
+    pub fn at(self, patient: Patient<'_>) -> Vec<Case> {
+        match self {
+            Sight::All(look) => look(patient),
+            Sight::Each(look) => {
+                let each = patient.processes.iter().enumerate();
+                each.flat_map(|(number, evidence)| look(evidence).into_iter().map(move |case| case.in_process(number)))
+                    .collect()
+            }
+        }
+    }
 }
 
 /// A part of the evidence.
@@ -171,6 +199,38 @@ pub struct Remedy {
     pub proof: Proof,
     /// The symptom, by which settings of well-known software are chosen.
     pub symptom: Option<Symptom>,
+    /// What it rests on, as long as nobody has measured it.
+    pub backing: Backing,
+}
+
+impl PartialEq for Remedy {
+    /// A constant may be in several places at once: it is the words that tell remedies apart.
+    fn eq(&self, other: &Remedy) -> bool {
+        (self.when, self.says) == (other.when, other.says)
+    }
+}
+
+/// What a remedy rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Backing {
+    /// The evidence shows that its condition holds: it is advice.
+    Decided,
+    /// It helped elsewhere under such conditions; it is to be tried, and the command tells whether it helps.
+    #[default]
+    Try,
+    /// A replay of the program's own accesses measured how many times as fast they are with it.
+    Measured(f64),
+}
+
+impl Backing {
+    /// The word in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Backing::Decided => "decided",
+            Backing::Try => "try",
+            Backing::Measured(_) => "measured",
+        }
+    }
 }
 
 /// What proves a finding.
@@ -197,8 +257,10 @@ pub struct Arms {
 /// How much a remedy can gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gain {
-    /// The time that threads wait in faults of the file.
+    /// The time that threads wait in faults of the files.
     Waits,
+    /// It is not about speed: something fails, or is about to.
+    Failure,
     /// Not known beforehand.
     Unknown,
 }
@@ -208,28 +270,88 @@ pub enum Gain {
 pub struct Case {
     /// Its severity.
     pub severity: Severity,
-    /// What it is about: a file's path, "process", "cgroup", "machine".
+    /// What it is about: a file's path, "12 files", "process", "cgroup", "machine".
     pub scope: String,
-    /// The mapped file that it is about, if there is one.
-    pub file: Option<FileId>,
+    /// The files and processes that it is about, worst first.
+    pub subjects: Vec<Subject>,
     /// Figures that the sentences name.
     pub figures: Vec<(&'static str, String)>,
     /// The evidence: figures with units.
-    pub facts: Vec<String>,
+    pub facts: Vec<Fact>,
     /// The remedy; one of the rule's.
     pub remedy: &'static Remedy,
+    /// What the remedy rests on here, where that is not what it declares.
+    pub backing: Option<Backing>,
+    /// Share of their time that threads lose by it, where that was seen.
+    pub waiting: Option<f64>,
+    /// Whether it is the cause of what its rule explains.
+    pub is_cause: bool,
+}
+
+/// A file or a process that a case is about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Subject {
+    /// The number of the process within the patient.
+    pub process: usize,
+    /// The file; none where it is the process itself.
+    pub file: Option<FileId>,
+    /// Its name: a path, or a process.
+    pub name: String,
+    /// How much of the trouble is its, to order by.
+    pub weight: u64,
+    /// What was seen of it, in a few words.
+    pub says: String,
+}
+
+impl Subject {
+    /// A file that is waited for.
+    pub fn of(seat: &Seat<'_>) -> Subject {
+        let Seat { process, file, .. } = seat;
+        let says = format!("{} waits, {}", file.waits, Nanos(file.waited_ns));
+        Subject { process: *process, file: Some(file.id), name: file.label(), weight: file.waited_ns, says }
+    }
 }
 
 impl Case {
     /// A case about a mapped file.
     pub fn of_file(file: &MappedFile, severity: Severity, remedy: &'static Remedy) -> Case {
-        Case { file: Some(file.id), ..Case::of(&file.path, severity, remedy) }
+        let subject = Subject { file: Some(file.id), name: file.label(), weight: file.waited_ns, ..Subject::default() };
+        Case { subjects: vec![subject], ..Case::of(&file.label(), severity, remedy) }
+    }
+
+    /// A case about several files, of whatever processes: the longest waited for stands first.
+    pub fn of_files(files: &[Seat<'_>], severity: Severity, remedy: &'static Remedy) -> Case {
+        let mut subjects: Vec<Subject> = files.iter().map(Subject::of).collect();
+        subjects.sort_by_key(|subject| Reverse(subject.weight));
+        let scope = match (distinct(files), subjects.first()) {
+            (1, Some(only)) => only.name.clone(),
+            (several, _) => format!("{several} files"),
+        };
+        Case { subjects, ..Case::of(&scope, severity, remedy) }
     }
 
     /// A case about something else.
     pub fn of(scope: &str, severity: Severity, remedy: &'static Remedy) -> Case {
-        let (figures, facts) = (Vec::new(), Vec::new());
-        Case { severity, scope: scope.to_owned(), file: None, figures, facts, remedy }
+        Case {
+            severity,
+            scope: scope.to_owned(),
+            subjects: Vec::new(),
+            figures: Vec::new(),
+            facts: Vec::new(),
+            remedy,
+            backing: None,
+            waiting: None,
+            is_cause: true,
+        }
+    }
+
+    /// The same case, of this process.
+    fn in_process(mut self, number: usize) -> Case {
+        self.subjects.iter_mut().for_each(|subject| subject.process = number);
+        if self.subjects.is_empty() {
+            self.subjects.push(Subject { process: number, ..Subject::default() });
+        }
+        self
     }
 
     /// Adds a figure for the sentences.
@@ -239,8 +361,18 @@ impl Case {
     }
 
     /// Adds evidence.
-    pub fn facts(self, facts: Vec<String>) -> Case {
+    pub fn facts(self, facts: Vec<Fact>) -> Case {
         Case { facts, ..self }
+    }
+
+    /// Says how much of their time threads lose by it.
+    pub fn waiting(self, share: f64) -> Case {
+        Case { waiting: Some(share), ..self }
+    }
+
+    /// Says that the evidence decides whether the remedy helps.
+    pub fn decided(self) -> Case {
+        Case { backing: Some(Backing::Decided), ..self }
     }
 }
 
@@ -284,8 +416,11 @@ pub const BLOCK: Bytes = Bytes(4096);
 impl Replay {
     /// A replay of these arms, with the order of the file where it is known.
     pub fn of(arms: &Arms, evidence: &Evidence, file: Option<&MappedFile>) -> Replay {
-        let is_random = file.is_some_and(|file| file.any(|deep| deep.random));
-        let as_seen = if is_random { "mmap:advice=random" } else { "mmap" };
+        let as_seen = match file {
+            Some(file) if file.random_advice().is_some() => "mmap:advice=random",
+            Some(file) if file.any(|deep| deep.sequential) => "mmap:advice=sequential",
+            _ => "mmap",
+        };
         let order = file.and_then(|file| file.order).map_or(Pattern::Unknown, |order| order.pattern);
         Replay {
             arms: [arms.now.unwrap_or(as_seen), arms.remedy],
@@ -298,6 +433,7 @@ impl Replay {
     pub fn command(&self, path: &str) -> String {
         let Replay { arms: [now, remedy], memory_bytes, workload } = self;
         let memory = memory_bytes.map_or(String::new(), |bytes| format!(" --memory {}", Bytes(bytes)));
+        let path = quoted(path);
         format!("majorfault compare {path} {workload} --bs {BLOCK} --cache cold{memory} -m {now} -m {remedy}")
     }
 }
@@ -312,6 +448,12 @@ fn workload(order: Pattern) -> String {
         Pattern::HotSet { .. } => "--workload zipf".to_owned(),
         Pattern::Random | Pattern::Unknown => "--rw randread".to_owned(),
     }
+}
+
+/// A word as a shell reads it: a file's name must stay one word, whatever it is made of.
+pub fn quoted(word: &str) -> String {
+    // Only a NUL cannot be quoted, and no path has one.
+    shlex::try_quote(word).map_or_else(|_| "''".to_owned(), |word| word.into_owned())
 }
 
 /// A sentence with its figures in place of their names.

@@ -11,7 +11,11 @@ use std::path::Path;
 pub enum Symptom {
     /// Waits or floods without an order that read-ahead recognises.
     Lookups,
-    /// The same, where MADV_RANDOM does not help: nothing is read ahead already, or it would cost hot pages.
+    /// A flood of read-ahead, which MADV_RANDOM ends: the remedy of [`Symptom::Lookups`], whatever the pressure that the flood makes.
+    Flood,
+    /// A flood that ends by itself, and is harmful only where little of the file is used.
+    Load,
+    /// Waits without an order, where MADV_RANDOM does not help: nothing is read ahead already, or it would cost hot pages.
     LookupsAlone,
     /// Waits in a scan.
     Scan,
@@ -45,7 +49,8 @@ const KNOWN: &[Known] = &[
 pub fn setting(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Option<String> {
     let known = KNOWN.iter().find(|known| (known.owns)(evidence, file))?;
     let setting = (known.setting)(narrowed(evidence, file, symptom))?;
-    Some(format!("{}: {setting}", known.name))
+    let when = if symptom == Symptom::Load { ", where little is used" } else { "" };
+    Some(format!("{}{when}: {setting}", known.name))
 }
 
 /// Tells apart the lookups that MADV_RANDOM does not help.
@@ -53,6 +58,7 @@ fn narrowed(evidence: &Evidence, file: &MappedFile, symptom: Symptom) -> Symptom
     let is_no_answer = || !is_read_ahead(evidence, file) || evidence.random_costs_hot_pages();
     match symptom {
         Symptom::Lookups if is_no_answer() => Symptom::LookupsAlone,
+        Symptom::Flood | Symptom::Load => Symptom::Lookups,
         other => other,
     }
 }
@@ -71,7 +77,9 @@ fn is_lmdb(evidence: &Evidence, file: &MappedFile) -> bool {
 
 fn lmdb(symptom: Symptom) -> Option<&'static str> {
     match symptom {
-        Symptom::Lookups => Some("open the environment with MDB_NORDAHEAD (Python: readahead=False)"),
+        Symptom::Lookups | Symptom::Flood | Symptom::Load => {
+            Some("open the environment with MDB_NORDAHEAD (Python: readahead=False)")
+        }
         Symptom::LookupsAlone => Some("look up from many threads, each with its own MDB_RDONLY transaction"),
         Symptom::Scan => None,
         Symptom::RandomScan => Some("open the environment without MDB_NORDAHEAD"),
@@ -86,7 +94,7 @@ fn is_rocksdb(evidence: &Evidence, file: &MappedFile) -> bool {
 
 fn rocksdb(symptom: Symptom) -> Option<&'static str> {
     Some(match symptom {
-        Symptom::Lookups => {
+        Symptom::Lookups | Symptom::Flood | Symptom::Load => {
             "allow_mmap_reads=false with use_direct_reads=true and a larger block cache, and MultiGet with async_io; where \
              files stay mapped, advise_random_on_open=true"
         }
@@ -126,7 +134,9 @@ fn is_lucene(evidence: &Evidence, file: &MappedFile) -> bool {
 
 fn lucene(symptom: Symptom) -> Option<&'static str> {
     Some(match symptom {
-        Symptom::Lookups => "MMapDirectory.setReadAdvice with ReadAdvice.RANDOM for this extension (Lucene 10.3)",
+        Symptom::Lookups | Symptom::Flood | Symptom::Load => {
+            "MMapDirectory.setReadAdvice with ReadAdvice.RANDOM for this extension (Lucene 10.3)"
+        }
         Symptom::LookupsAlone => "MMapDirectory.setPreload for this extension, where such files fit into memory",
         Symptom::Scan | Symptom::RandomScan => "-Dorg.apache.lucene.store.defaultReadAdvice=normal (Lucene 10)",
         Symptom::Thrash => "a smaller -Xmx leaves the page cache more; keep what is not hot out of MMapDirectory",
@@ -140,7 +150,7 @@ fn is_elasticsearch(evidence: &Evidence, file: &MappedFile) -> bool {
 
 fn elasticsearch(symptom: Symptom) -> Option<&'static str> {
     Some(match symptom {
-        Symptom::Lookups | Symptom::LookupsAlone => {
+        Symptom::Lookups | Symptom::LookupsAlone | Symptom::Flood | Symptom::Load => {
             "index.store.preload: [\"nvd\", \"dvd\"] and this extension, where such files fit into memory; index.store.type: \
              hybridfs maps only what is looked up"
         }
@@ -157,7 +167,7 @@ fn is_sqlite(evidence: &Evidence, file: &MappedFile) -> bool {
 
 fn sqlite(symptom: Symptom) -> Option<&'static str> {
     match symptom {
-        Symptom::Lookups | Symptom::LookupsAlone => {
+        Symptom::Lookups | Symptom::LookupsAlone | Symptom::Flood | Symptom::Load => {
             Some("PRAGMA mmap_size=0 with PRAGMA cache_size=-262144 (256 MiB) reads the pages it needs by calls")
         }
         Symptom::Scan => Some("PRAGMA mmap_size=0: calls in order are read ahead without waits at each window"),
@@ -175,7 +185,7 @@ fn is_numpy(evidence: &Evidence, file: &MappedFile) -> bool {
 
 fn numpy(symptom: Symptom) -> Option<&'static str> {
     Some(match symptom {
-        Symptom::Lookups => {
+        Symptom::Lookups | Symptom::Flood | Symptom::Load => {
             "m._mmap.madvise(mmap.MADV_RANDOM) for a memmap m; np.fromfile for what is needed as a whole"
         }
         Symptom::LookupsAlone => "np.fromfile(file, dtype, count, offset=at) from several threads for what is needed",
@@ -221,7 +231,8 @@ mod tests {
     fn waits(path: &str, library: &str) -> Evidence {
         let mut evidence = with_file(|file| {
             file.path = path.to_owned();
-            file.waits = 10_000;
+            // Half as much is touched as makes a flood.
+            (file.waits, file.major, file.touched_pages) = (10_000, 1, 60_000);
             file.waited_ns = 16_000_000_000;
         });
         evidence.files.push(MappedFile { path: library.to_owned(), ..MappedFile::default() });
@@ -231,7 +242,7 @@ mod tests {
 
     /// The remedy of the only finding.
     fn remedy(evidence: &Evidence) -> String {
-        let found = examine(evidence);
+        let found = examine(std::slice::from_ref(evidence));
         assert_eq!(found.len(), 1, "{found:?}");
         found[0].remedy.clone()
     }
@@ -253,6 +264,14 @@ mod tests {
         (evidence.files[0].major, evidence.files[0].waits) = (900, 0);
         evidence.files[0].order = Some(order(Pattern::Sequential));
         assert!(remedy(&evidence).ends_with("; LMDB: open the environment without MDB_NORDAHEAD"));
+    }
+
+    #[test]
+    fn files_that_fit_name_the_setting_for_where_little_is_used() {
+        let evidence = waits("/data/base/data.mdb", "");
+        let told = setting(&evidence, &evidence.files[0], Symptom::Load).unwrap();
+
+        assert!(told.starts_with("LMDB, where little is used: open the environment with MDB_NORDAHEAD"), "{told}");
     }
 
     #[test]
@@ -313,7 +332,7 @@ mod tests {
     #[test]
     fn thrashing_gets_the_setting_of_the_file_that_waits_most() {
         let mut evidence = waits("/models/q4.gguf", "");
-        evidence.files[0].waited_ns = 0;
+        evidence.files[0].waited_ns = 1_500_000_000;
         count(&mut evidence, "cgroup_refault_pages", 100_000);
 
         assert!(remedy(&evidence).contains("llama.cpp: a smaller quantisation"));

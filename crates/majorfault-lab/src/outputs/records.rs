@@ -85,7 +85,7 @@ fn unwritable(path: &Path, error: std::io::Error) -> Error {
 
 /// `$XDG_STATE_HOME/majorfault/runs`, by default below ~/.local/state; for users without a home, a directory of their own
 /// below the temporary one.
-fn state_dir() -> PathBuf {
+pub(crate) fn state_dir() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || set("HOME").filter(|home| home.is_dir()).map(|home| home.join(".local/state"));
     let user = rustix::process::geteuid().as_raw();

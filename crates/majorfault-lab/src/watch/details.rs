@@ -14,6 +14,19 @@ const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(7);
 const MANY_FAULTS: u64 = 64;
 
+/// Resident bytes up to which smaps is read without being asked for: the walk takes a millisecond or two.
+const CHEAP: u64 = 512 << 20;
+
+/// Whether smaps may be read: on request, or because the program is small; otherwise what is missed, and how to get it.
+pub fn wanted(deep: bool, resident_bytes: u64) -> Result<(), Missing> {
+    if deep || resident_bytes <= CHEAP {
+        return Ok(());
+    }
+    let resident = majorfault::Bytes(resident_bytes).rounded();
+    let reason = format!("the program has {resident} resident, and reading smaps could stall it");
+    Err(Missing::new("advice in force and page sizes", reason, "add --deep"))
+}
+
 /// Details of all mappings. A program that maps anew for each scan may be between two scans, so it looks again.
 ///
 /// Errors: Missing where smaps may not be read.
@@ -42,6 +55,7 @@ pub fn deep_of(detail: &smaps::Detail) -> Deep {
         random: detail.has(b"rr"),
         sequential: detail.has(b"sr"),
         huge_wanted: detail.has(b"hg"),
+        huge_refused: detail.has(b"nh"),
         resident_bytes: detail.sizes.resident_bytes,
         huge_bytes: detail.sizes.huge_bytes(),
     }
@@ -54,5 +68,20 @@ pub fn huge(details: &[smaps::Detail]) -> Huge {
         anonymous_bytes: sum.anonymous_bytes + it.sizes.resident_bytes,
         huge_bytes: sum.huge_bytes + it.sizes.anonymous_huge_bytes,
         wanted_bytes: sum.wanted_bytes + if it.has(b"hg") { it.sizes.resident_bytes } else { 0 },
+        refused_bytes: sum.refused_bytes + if it.has(b"nh") { it.sizes.resident_bytes } else { 0 },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smaps_of_a_large_program_is_read_on_request_only_and_that_is_said() {
+        assert!(wanted(false, 512 << 20).is_ok() && wanted(true, 1 << 40).is_ok());
+
+        let gap = wanted(false, (512 << 20) + 1).unwrap_err();
+        assert_eq!((gap.what.as_str(), gap.remedy.as_str()), ("advice in force and page sizes", "add --deep"));
+        assert!(gap.reason.starts_with("the program has 512 MiB resident"), "{}", gap.reason);
+    }
 }

@@ -6,6 +6,7 @@ use majorfault::Missing;
 use majorfault::observe::pattern::{Access, Recognised};
 use majorfault::observe::places::FileId;
 use majorfault::proc::maps::Vma;
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Evicted pages needed again each second that mean memory pressure.
@@ -70,6 +71,8 @@ pub struct Process {
     pub page_table_bytes: u64,
     /// Mappings.
     pub mappings: u64,
+    /// Huge pages are off for the whole process: prctl(PR_SET_THP_DISABLE).
+    pub huge_pages_off: bool,
 }
 
 /// The growth of /proc/PID/io.
@@ -112,6 +115,8 @@ pub struct FaultCounts {
     pub unfollowed: usize,
     /// Threads that faulted.
     pub threads: usize,
+    /// Nanoseconds waited in files by each thread that waited.
+    pub waiting_ns: Vec<u64>,
 }
 
 /// The advice calls seen.
@@ -165,6 +170,8 @@ pub struct MappedFile {
     pub path: String,
     /// Whether it no longer has a name.
     pub deleted: bool,
+    /// The path by which we reach it, where its own is not valid for us (another mount namespace) or it is gone.
+    pub reached: Option<std::path::PathBuf>,
     /// Size in bytes, where it could be read.
     pub size_bytes: Option<u64>,
     /// Size before and after, where it became shorter during the watch.
@@ -221,6 +228,8 @@ pub struct Deep {
     pub sequential: bool,
     /// MADV_HUGEPAGE is in force.
     pub huge_wanted: bool,
+    /// MADV_NOHUGEPAGE is in force.
+    pub huge_refused: bool,
     /// Bytes mapped and present.
     pub resident_bytes: u64,
     /// Of these, bytes mapped by huge entries.
@@ -236,6 +245,8 @@ pub struct Huge {
     pub huge_bytes: u64,
     /// Of these, where MADV_HUGEPAGE is in force.
     pub wanted_bytes: u64,
+    /// Of these, where MADV_NOHUGEPAGE is in force: the program has decided against huge pages.
+    pub refused_bytes: u64,
 }
 
 /// The memory cgroup that limits the process.
@@ -293,6 +304,16 @@ impl Evidence {
         })
     }
 
+    /// Bytes that the page cache may take: the limit without anonymous memory, or what the machine has available.
+    pub fn room_bytes(&self) -> Option<u64> {
+        let of_limit = self.group.as_ref().and_then(|group| group.limit_bytes).map(|limit| {
+            let anonymous = self.counter("cgroup_anon_bytes").unwrap_or(self.process.anonymous_bytes);
+            limit.saturating_sub(anonymous)
+        });
+        let of_machine = Some(self.machine.available_bytes).filter(|bytes| *bytes > 0);
+        of_limit.into_iter().chain(of_machine).min()
+    }
+
     /// Whether MADV_RANDOM would do harm now: since Linux 6.3 its pages are not marked as used (vma_has_recency), and memory
     /// is under pressure.
     pub fn random_costs_hot_pages(&self) -> bool {
@@ -309,9 +330,25 @@ impl WillNeed {
 }
 
 impl MappedFile {
-    /// Whether it holds data: none of its mappings is executable.
+    /// Whether it holds data: none of its mappings is executable, and it is a file that somebody has named.
     pub fn is_data(&self) -> bool {
-        self.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x')
+        !self.is_memory() && self.mappings.iter().all(|mapping| mapping.vma.rights[2] != b'x')
+    }
+
+    /// Whether the kernel only calls it a file: shared anonymous memory, a memfd, System V shared memory, huge pages.
+    pub fn is_memory(&self) -> bool {
+        let is_kernels = ["/memfd:", "/SYSV", "/dev/zero", "/anon_hugepage", "anon_inode:", "/dev/dri/", "/dmabuf"];
+        self.filesystem == "hugetlbfs" || is_kernels.iter().any(|name| self.path.starts_with(name))
+    }
+
+    /// Whether its bytes are on a device, where a fault may have to wait for them.
+    pub fn is_stored(&self) -> bool {
+        !["tmpfs", "ramfs", "devtmpfs", "hugetlbfs"].contains(&self.filesystem.as_str())
+    }
+
+    /// Its path as people read it: a file without a name is marked.
+    pub fn label(&self) -> String {
+        if self.deleted { format!("{} (deleted)", self.path) } else { self.path.clone() }
     }
 
     /// Bytes mapped, over all mappings.
@@ -322,6 +359,16 @@ impl MappedFile {
     /// Bytes of pages that were read because a thread touched them; a page that was dropped meanwhile counts again.
     pub fn asked_bytes(&self) -> u64 {
         self.touched_pages.max(self.major) * 4096
+    }
+
+    /// Share of the faults that the same thread follows by one in the next page: accesses that span several pages.
+    pub fn neighbour_share(&self) -> f64 {
+        let mut last: HashMap<u32, u64> = HashMap::new();
+        let mut next = |access: &Access| {
+            let page = access.offset / 4096;
+            last.insert(access.thread, page).is_some_and(|before| before + 1 == page)
+        };
+        self.latest.iter().filter(|access| next(access)).count() as f64 / self.latest.len().max(1) as f64
     }
 
     /// How MADV_RANDOM is known to be in force: from smaps, or without smaps from a call that was seen; none where it is not.

@@ -41,9 +41,21 @@ pub fn open(pid: u32, path: &str, id: FileId) -> Option<File> {
     if !path.starts_with('/') {
         return None;
     }
-    // The process's root directory may be another than ours (a container).
-    let candidates = [rooted(pid, path), PathBuf::from(path)];
-    candidates.iter().find_map(|path| regular(path).filter(|file| file.metadata().is_ok_and(|it| it.ino() == id.inode)))
+    // The process's root directory may be another than ours (a container). Our own file of this name is another one there, even
+    // where it happens to have the same number.
+    let ours = shares_mounts(pid).then(|| PathBuf::from(path));
+    let candidates = [Some(rooted(pid, path)), ours];
+    let is_meant = |file: &File| file.metadata().is_ok_and(|it| it.ino() == id.inode);
+    candidates.into_iter().flatten().find_map(|path| regular(&path).filter(is_meant))
+}
+
+/// Whether the process sees the same mounts and the same root as we do.
+fn shares_mounts(pid: u32) -> bool {
+    let same = |what: &str| {
+        let of = |pid: &str| fs::metadata(format!("/proc/{pid}/{what}")).map(|it| (it.dev(), it.ino()));
+        matches!((of("self"), of(&pid.to_string())), (Ok(own), Ok(its)) if own == its)
+    };
+    same("ns/mnt") && same("root")
 }
 
 /// The path by which we reach the file that [`open`] opens: its own, unless that names another file for us.
@@ -71,7 +83,18 @@ pub fn cached_bytes(file: &File) -> Option<u64> {
     if size == 0 {
         return Some(0);
     }
+    if is_overlay(file) {
+        // The pages are those of the file below, which cachestat does not look at and a mapping does.
+        return cache::mincore(file, 0, size).ok().map(|bytes| bytes.min(size.next_multiple_of(4096)));
+    }
     cache::resident(file, 0, size).ok().map(|(bytes, _)| bytes.min(size.next_multiple_of(4096)))
+}
+
+/// OVERLAYFS_SUPER_MAGIC of linux/magic.h.
+const OVERLAY: u64 = 0x794c_7630;
+
+fn is_overlay(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|it| it.f_type as u64 == OVERLAY)
 }
 
 /// The mounts that process `pid` sees.

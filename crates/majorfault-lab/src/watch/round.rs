@@ -41,6 +41,8 @@ pub struct Round {
     faults: FaultCounts,
     timeline: FaultTimeline,
     threads: HashSet<u32>,
+    /// Nanoseconds that each thread waited in files.
+    waiting: HashMap<u32, u64>,
     tallies: HashMap<FileId, Tally>,
     tracks: HashMap<FileId, Track>,
     calls: [Option<Calls>; 2],
@@ -83,6 +85,7 @@ impl Round {
             faults: FaultCounts::default(),
             timeline: FaultTimeline::new(options.length),
             threads: HashSet::new(),
+            waiting: HashMap::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),
             calls: [status::calls(pid); 2],
@@ -118,13 +121,14 @@ impl Round {
                     Place::Unknown => self.faults.unresolved += 1,
                 }
             }
-            Seen::Waited { process, at, address, waited, major, .. } if process == self.pid => {
+            Seen::Waited { process, thread, at, address, waited, major } if process == self.pid => {
                 self.faults.major += u64::from(major);
                 // Long faults in anonymous memory clear huge pages; no thread waits for a device.
                 if let Place::File(id, _) = self.places.locate(address) {
                     let waited_ns = waited.map_or(0, |waited| waited.0);
                     self.faults.waits += 1;
                     self.faults.waited_ns += waited_ns;
+                    *self.waiting.entry(thread).or_default() += waited_ns;
                     let ended_ns = self.moment(at);
                     self.timeline.wait(self.moment(Nanos(at.0.saturating_sub(waited_ns))), ended_ns);
                     let tally = self.tally(id);
@@ -191,15 +195,18 @@ impl Round {
             lost: sampler.lost().saturating_sub(lost_before),
             unfollowed: sampler.unfollowed(),
             threads: self.threads.len(),
+            waiting_ns: self.waiting.values().copied().filter(|ns| *ns > 0).collect(),
             ..self.faults.clone()
         }
     }
 
     /// The evidence at the end.
     pub fn into_evidence(mut self, watched: Duration, faults: Option<FaultCounts>, deep: bool) -> Evidence {
-        let details = match deep && !self.ended {
-            true => details::read(self.pid, &self.tallies),
-            false => Ok(Vec::new()),
+        let details = match self.ended {
+            true => Ok(Vec::new()),
+            false => {
+                details::wanted(deep, self.process.resident_bytes).and_then(|()| details::read(self.pid, &self.tallies))
+            }
         };
         let details = details.unwrap_or_else(|gap| {
             self.missing.push(gap);
@@ -282,6 +289,7 @@ impl Round {
             file.shrunk = track.shrunk;
             file.cached_bytes = track.file.as_ref().and_then(files::cached_bytes);
             file.came_bytes = track.came_bytes();
+            file.reached = files::reached(self.pid, &file.path, file.id).filter(|path| *path != *file.path);
         }
         if let Some(tally) = self.tallies.remove(&file.id) {
             file.faults = tally.faults;
@@ -429,10 +437,10 @@ mod tests {
         let file = &evidence.files[0];
         assert_eq!((file.faults, file.major, file.waits, file.waited_ns, file.touched_pages), (3, 1, 1, 3000, 1));
         assert_eq!((file.latest.len(), file.order.is_some(), file.deleted), (3, true, false));
-        assert!(file.size_bytes.unwrap() > 0 && !file.is_data() && file.mappings.iter().all(|it| it.deep.is_none()));
+        assert!(file.size_bytes.unwrap() > 0 && !file.is_data() && file.mappings.iter().all(|it| it.deep.is_some()));
         assert_eq!(evidence.timeline.unwrap().bins.iter().map(|moment| moment.faults).sum::<u64>(), 3);
         assert_eq!((evidence.target.pid, evidence.missing[0].reason.as_str()), (pid, "a test"));
-        assert!(evidence.huge.is_none() && evidence.advice.is_none());
+        assert!(evidence.huge.is_some() && evidence.advice.is_none(), "a small program's smaps cost little");
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub fn healthy() -> Evidence {
             anonymous_bytes: 200 << 20,
             page_table_bytes: 5 << 20,
             mappings: 120,
+            huge_pages_off: false,
         },
         calls: Some(Calls { read_call_bytes: 10 << 20, read_calls: 500, device_bytes: 0 }),
         faults: Some(FaultCounts {

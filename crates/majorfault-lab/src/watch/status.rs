@@ -24,6 +24,7 @@ pub fn process(pid: u32, mappings: u64) -> Option<Process> {
         anonymous_bytes: bytes("RssAnon").unwrap_or(0),
         page_table_bytes: bytes("VmPTE").unwrap_or(0),
         mappings,
+        huge_pages_off: number(&status, "THP_enabled") == Some(0),
     })
 }
 

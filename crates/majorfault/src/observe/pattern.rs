@@ -163,6 +163,13 @@ fn of_one(offsets: &[u64]) -> Recognised {
     if backward >= ENOUGH {
         return found(Pattern::Backward, backward);
     }
+    // Folios of mixed sizes: one fault maps 64 KiB here and 2 MiB there. No random order goes on in one direction like that.
+    let far = |sign: i64| share_of_steps(&blocks, |step| (1..=HUGE_FOLIO as i64).contains(&(sign * step)));
+    if let Some((pattern, share)) =
+        [(Pattern::Sequential, far(1)), (Pattern::Backward, far(-1))].into_iter().find(|(_, share)| *share >= HIDDEN)
+    {
+        return found(pattern, share);
+    }
     let order = forward.max(backward).max(strided_share(&blocks));
     match hot_set(&blocks) {
         Some((bytes, share)) => found(Pattern::HotSet { bytes }, share.min(1.0 - order)),
@@ -370,6 +377,21 @@ mod tests {
     #[test]
     fn a_scan_over_huge_folios_is_sequential() {
         assert_eq!(recognise(&by_one((0..100).map(|n| n * 2 * MIB))).pattern, Pattern::Sequential);
+    }
+
+    /// Seen with plain scans of every page, and of every 64 KiB: read-ahead leaves folios of all sizes, and each maps as a whole.
+    #[test]
+    fn a_scan_over_folios_of_mixed_sizes_is_sequential() {
+        let steps = [64 * KIB, 2 * MIB, 512 * KIB, MIB, 2 * MIB];
+        let scan: Vec<u64> =
+            (0..200).map(|n| (0..n).map(|before| steps[before * before * 7919 % 101 % 5]).sum()).collect();
+
+        assert_eq!(recognise(&by_one(scan.iter().copied())).pattern, Pattern::Sequential);
+        assert_eq!(recognise(&by_one(scan.iter().rev().copied())).pattern, Pattern::Backward);
+
+        // One step of eight goes elsewhere: that is no scan any more.
+        let torn = scan.iter().enumerate().map(|(n, at)| if n % 8 == 0 { at + 100 * MIB } else { *at });
+        assert_eq!(recognise(&by_one(torn)).pattern, Pattern::Random);
     }
 
     /// Seen with numpy under 8 MiB of read-ahead: a column of rows of 1 MiB faults every 2 MiB, and was called a scan.

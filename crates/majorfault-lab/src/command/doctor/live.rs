@@ -47,7 +47,7 @@ pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicB
             // An incomplete round would replace the result of a complete one.
             Ok(_) if stop.load(Ordering::Relaxed) && !is_first => break,
             Ok(evidence) => {
-                let findings = doctor::examine(&evidence);
+                let findings = doctor::examine(std::slice::from_ref(&evidence));
                 worst = worst.max(findings.iter().map(|finding| finding.severity).max());
                 totals.add(&evidence, &findings);
                 sinks.show(&evidence, &findings)?;

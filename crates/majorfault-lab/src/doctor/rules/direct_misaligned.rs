@@ -1,9 +1,9 @@
 //! O_DIRECT with misaligned buffers, offsets or lengths: the calls fail, or the file system reads through the page cache.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::{Calls, Evidence};
 use crate::watch::files::Descriptor;
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "direct_misaligned",
@@ -13,7 +13,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "reads of a file opened with O_DIRECT {do}",
     remedies: &[&ALIGN],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -39,23 +40,25 @@ const ALIGN: Remedy = Remedy {
            STATX_DIOALIGN reports the smallest alignment that works",
     proof: Proof::Command("strace -f -e trace=read,pread64,preadv -p {pid}"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(calls) = evidence.calls.filter(|calls| calls.read_calls >= FEWEST) else { return Vec::new() };
     let Some(direct) = evidence.descriptors.iter().find(|file| file.direct) else { return Vec::new() };
-    let returned = Bytes(calls.read_call_bytes).rounded();
+    let returned = calls.read_call_bytes;
     let (severity, does, fact) = match () {
         () if calls.read_call_bytes < calls.read_calls / CALLS_A_BYTE => {
-            (Severity::Critical, "fail", format!("{returned} returned by them"))
+            (Severity::Critical, "fail", Fact::seen("{returned} returned by them").bytes("returned", returned))
         }
         () if is_by_the_cache(evidence, calls, direct) => {
-            let fact = format!("{returned} returned, {} from devices", Bytes(calls.device_bytes).rounded());
+            let fact = Fact::seen("{returned} returned, {device} from devices");
+            let fact = fact.bytes("returned", returned).bytes("device", calls.device_bytes);
             (Severity::Warning, "go through the page cache nevertheless", fact)
         }
         () => return Vec::new(),
     };
-    let facts = vec![format!("{} read calls", calls.read_calls), fact];
+    let facts = vec![Fact::seen("{calls} read calls").count("calls", calls.read_calls), fact];
     vec![Case::of(&direct.path, severity, &ALIGN).figure("do", does).facts(facts)]
 }
 
@@ -98,7 +101,7 @@ mod tests {
         let mut evidence = open();
         evidence.calls = Some(Calls { read_calls: 1000, read_call_bytes: 4 << 20, device_bytes: 4 << 20 });
 
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     /// 1000 calls that read 16 MiB from the cache, 1 MiB of which is there.

@@ -1,8 +1,8 @@
 //! Read calls that copy the same cached bytes again and again: one cache in front of another.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::Evidence;
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "double_buffering",
@@ -12,7 +12,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "read calls copy the same cached bytes again and again",
     remedies: &[&MAP],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -33,8 +34,9 @@ const MAP: Remedy = Remedy {
     says: "map the file and read it in place; or, if the program has its own cache, open with O_DIRECT and make the cache \
            larger (RocksDB: use_direct_reads; MySQL: innodb_flush_method=O_DIRECT)",
     // Read calls are counted, not listed: there is nothing to replay.
-    proof: Proof::Command("majorfault compare {scope} --cache warm -m mmap -m pread"),
+    proof: Proof::Command("majorfault compare {path} --cache warm -m mmap -m pread"),
     symptom: None,
+    backing: Backing::Try,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -48,9 +50,15 @@ fn look(evidence: &Evidence) -> Vec<Case> {
         return Vec::new();
     }
     let facts = vec![
-        format!("{}/s by read calls", Bytes(evidence.rate(calls.read_call_bytes) as u64).rounded()),
-        format!("{passes:.0} times the {} of the open files", Bytes(bytes).rounded()),
-        format!("{} from devices", Bytes(calls.device_bytes).rounded()),
+        Fact::seen("{speed} by read calls").number(
+            "speed",
+            evidence.rate(calls.read_call_bytes),
+            MeasureUnit::BytesPerSecond,
+        ),
+        Fact::guessed("{passes} times the {open} of the open files")
+            .number("passes", passes.round(), MeasureUnit::Count)
+            .bytes("open", bytes),
+        Fact::seen("{device} from devices").bytes("device", calls.device_bytes),
     ];
     vec![Case::of(&largest.path, Severity::Note, &MAP).facts(facts)]
 }
@@ -72,10 +80,10 @@ mod tests {
         let file = Descriptor { number: 3, path: "/data/x".to_owned(), size_bytes: 64 << 20, ..Descriptor::default() };
         evidence.descriptors = vec![file];
         evidence.calls.as_mut().unwrap().read_call_bytes = 5 << 30;
-        assert!(only(&RULE, &evidence).evidence[1].contains("80 times"));
+        assert!(only(&RULE, &evidence).evidence[1].to_string().contains("80 times"));
 
         evidence.calls.as_mut().unwrap().device_bytes = 5 << 30;
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     /// 5 s of read calls for one file.

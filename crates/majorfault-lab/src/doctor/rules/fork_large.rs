@@ -1,9 +1,9 @@
 //! Forking with much writable memory: the page tables are copied while all threads wait, and every page written afterwards
 //! faults once more.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::Evidence;
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "fork_large",
@@ -13,7 +13,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "the process forks with much writable memory",
     remedies: &[&SPAWN],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -31,6 +32,7 @@ const SPAWN: Remedy = Remedy {
            (Redis: fewer save lines, huge pages off)",
     proof: Proof::Command("perf stat -e minor-faults,page-faults -p {pid} -- sleep 5"),
     symptom: None,
+    backing: Backing::Try,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -41,9 +43,15 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     }
     let each = faults.anonymous as f64 / faults.forks as f64;
     let facts = vec![
-        format!("{} forks in {:.1} s", faults.forks, evidence.watched.as_secs_f64()),
-        format!("{} of anonymous memory", Bytes(anonymous).rounded()),
-        format!("{} faults in it, {each:.0} after each fork", faults.anonymous),
+        Fact::seen("{forks} forks in {watched}")
+            .count("forks", faults.forks)
+            .nanos("watched", evidence.watched.as_nanos() as u64),
+        Fact::seen("{anonymous} of anonymous memory").bytes("anonymous", anonymous),
+        Fact::seen("{faults} faults in it, {each} after each fork").count("faults", faults.anonymous).number(
+            "each",
+            each,
+            MeasureUnit::Count,
+        ),
     ];
     vec![Case::of("process", Severity::Warning, &SPAWN).facts(facts)]
 }
@@ -64,10 +72,10 @@ mod tests {
         evidence.process.anonymous_bytes = 2 << 30;
         let faults = evidence.faults.as_mut().unwrap();
         (faults.forks, faults.anonymous) = (3, 30_000);
-        assert!(only(&RULE, &evidence).evidence[2].contains("10000 after each"));
+        assert!(only(&RULE, &evidence).evidence[2].to_string().contains("10000 after each"));
 
         evidence.faults.as_mut().unwrap().anonymous = 100;
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     fn forking(forks: u64, faults_in_memory: u64, anonymous_bytes: u64) -> Evidence {
@@ -97,7 +105,7 @@ mod tests {
 
         assert_eq!(
             found.evidence,
-            ["4 forks in 5.0 s", "1.00 GiB of anonymous memory", "2048 faults in it, 512 after each fork"]
+            ["4 forks in 5s", "1.00 GiB of anonymous memory", "2048 faults in it, 512 after each fork"]
         );
         assert_eq!(found.proof, "perf stat -e minor-faults,page-faults -p 77 -- sleep 5");
     }

@@ -1,6 +1,7 @@
 //! The cgroup is full of memory that cannot be freed: the next allocation may kill a process.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, quoted, thresholds};
 use crate::watch::evidence::Evidence;
 use majorfault::Bytes;
 
@@ -11,8 +12,9 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "{share} of the memory limit is anonymous memory, which cannot be freed; the OOM killer may be next",
     remedies: &[&RAISE],
-    gain: Gain::Unknown,
-    look,
+    gain: Gain::Failure,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -27,6 +29,7 @@ const RAISE: Remedy = Remedy {
     says: "raise the limit to {more}, or make the program's own caches smaller",
     proof: Proof::Command("cat {group}/memory.stat | grep -E '^(anon|file|total_rss|total_cache) '"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -39,13 +42,13 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     }
     let cache = evidence.counter("cgroup_file_bytes").unwrap_or(0);
     let facts = vec![
-        format!("limit {}", Bytes(limit).rounded()),
-        format!("anonymous {}", Bytes(anonymous).rounded()),
-        format!("page cache {}, all that can be dropped", Bytes(cache).rounded()),
-        format!("{} of it in this process", Bytes(evidence.process.anonymous_bytes).rounded()),
+        Fact::seen("limit {limit}").bytes("limit", limit),
+        Fact::seen("anonymous {anonymous}").bytes("anonymous", anonymous),
+        Fact::seen("page cache {cache}, all that can be dropped").bytes("cache", cache),
+        Fact::seen("{own} of it in this process").bytes("own", evidence.process.anonymous_bytes),
     ];
     let case = Case::of("cgroup", Severity::Critical, &RAISE).facts(facts);
-    let case = case.figure("share", format!("{:.0} %", share * 100.0)).figure("group", &group.path);
+    let case = case.figure("share", format!("{:.0} %", share * 100.0)).figure("group", quoted(&group.path));
     vec![case.figure("more", Bytes(limit / 4 * 5).rounded())]
 }
 

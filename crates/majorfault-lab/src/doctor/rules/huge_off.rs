@@ -1,8 +1,8 @@
 //! Much anonymous memory in small pages, where huge pages are possible.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::{Evidence, Huge};
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "huge_off",
@@ -12,7 +12,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "much anonymous memory is in 4 KiB pages",
     remedies: &[&ALLOW, &ASK],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -33,36 +34,44 @@ const ALLOW: Remedy = Remedy {
     says: "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and madvise(p, n, MADV_HUGEPAGE)",
     proof: PROOF,
     symptom: None,
+    backing: Backing::Try,
 };
 
 const ASK: Remedy = Remedy {
     when: "they are not requested",
-    says: "madvise(p, n, MADV_HUGEPAGE) after allocating, aligned to 2 MiB (glibc: \
-           GLIBC_TUNABLES=glibc.malloc.hugetlb=1; jemalloc: thp:always; Java: -XX:+UseTransparentHugePages)",
+    says: "madvise(p, n, MADV_HUGEPAGE) for the large arrays that are used densely, aligned to 2 MiB, and measure: memory that is \
+           used sparsely or given back and forth gets slower (jemalloc: thp:always; Java: -XX:+UseTransparentHugePages)",
     proof: PROOF,
     symptom: None,
+    backing: Backing::Try,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
-    let Some(huge) = evidence.huge else { return Vec::new() };
-    let setting = evidence.machine.huge_pages.as_str();
-    if huge.anonymous_bytes < MUCH || huge.huge_bytes as f64 >= huge.anonymous_bytes as f64 * ENOUGH {
+    let Some(huge) = evidence.huge.filter(|_| !evidence.process.huge_pages_off) else { return Vec::new() };
+    // After a fork, each write to a huge page would copy 2 MiB.
+    if evidence.faults.as_ref().is_some_and(|faults| faults.forks > 0) {
         return Vec::new();
     }
-    let Some(remedy) = remedy(setting, huge) else { return Vec::new() };
+    let setting = evidence.machine.huge_pages.as_str();
+    // Where the program has refused huge pages (MADV_NOHUGEPAGE), it knows why.
+    let anonymous_bytes = huge.anonymous_bytes.saturating_sub(huge.refused_bytes);
+    if anonymous_bytes < MUCH || huge.huge_bytes as f64 >= anonymous_bytes as f64 * ENOUGH {
+        return Vec::new();
+    }
+    let Some(remedy) = remedy(setting, anonymous_bytes, huge) else { return Vec::new() };
     let facts = vec![
-        format!("{} of anonymous memory in mappings of 2 MiB and more", Bytes(huge.anonymous_bytes).rounded()),
-        format!("{} of it in huge pages", Bytes(huge.huge_bytes).rounded()),
-        format!("transparent_hugepage/enabled is {setting}"),
+        Fact::seen("{anonymous} of anonymous memory in mappings of 2 MiB and more").bytes("anonymous", anonymous_bytes),
+        Fact::seen("{huge} of it in huge pages").bytes("huge", huge.huge_bytes),
+        Fact::seen("transparent_hugepage/enabled is {setting}").word("setting", setting),
     ];
     vec![Case::of("process", Severity::Note, remedy).facts(facts)]
 }
 
 /// None where huge pages are requested and allowed: memory is fragmented, or it was touched before the request.
-fn remedy(setting: &str, huge: Huge) -> Option<&'static Remedy> {
+fn remedy(setting: &str, anonymous_bytes: u64, huge: Huge) -> Option<&'static Remedy> {
     match setting {
         "never" => Some(&ALLOW),
-        "madvise" if (huge.wanted_bytes as f64) < huge.anonymous_bytes as f64 * ASKED => Some(&ASK),
+        "madvise" if (huge.wanted_bytes as f64) < anonymous_bytes as f64 * ASKED => Some(&ASK),
         _ => None,
     }
 }
@@ -81,7 +90,7 @@ mod tests {
     #[test]
     fn much_memory_in_small_pages_is_noted() {
         let mut evidence = healthy();
-        evidence.huge = Some(Huge { anonymous_bytes: 1 << 30, huge_bytes: 0, wanted_bytes: 0 });
+        evidence.huge = Some(Huge { anonymous_bytes: 1 << 30, ..Huge::default() });
 
         assert!(only(&RULE, &evidence).remedy.contains("MADV_HUGEPAGE"));
     }
@@ -89,16 +98,16 @@ mod tests {
     #[test]
     fn memory_that_is_huge_already_or_small_is_fine() {
         let mut evidence = healthy();
-        evidence.huge = Some(Huge { anonymous_bytes: 1 << 30, huge_bytes: 1 << 29, wanted_bytes: 0 });
-        assert!(look(&evidence).is_empty());
+        evidence.huge = Some(Huge { anonymous_bytes: 1 << 30, huge_bytes: 1 << 29, ..Huge::default() });
+        assert_eq!(worst(&RULE, &evidence), None);
 
-        evidence.huge = Some(Huge { anonymous_bytes: 1 << 20, huge_bytes: 0, wanted_bytes: 0 });
-        assert!(look(&evidence).is_empty());
+        evidence.huge = Some(Huge { anonymous_bytes: 1 << 20, ..Huge::default() });
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     fn lying(anonymous_bytes: u64, huge_bytes: u64, wanted_bytes: u64, setting: &str) -> Evidence {
         let mut evidence = healthy();
-        evidence.huge = Some(Huge { anonymous_bytes, huge_bytes, wanted_bytes });
+        evidence.huge = Some(Huge { anonymous_bytes, huge_bytes, wanted_bytes, refused_bytes: 0 });
         evidence.machine.huge_pages = setting.to_owned();
         evidence
     }
@@ -107,6 +116,37 @@ mod tests {
     fn less_than_256_mib_does_not_matter() {
         assert_eq!(worst(&RULE, &lying((256 << 20) - 1, 0, 0, "madvise")), None);
         assert_eq!(worst(&RULE, &lying(256 << 20, 0, 0, "madvise")), Some(Severity::Note));
+    }
+
+    /// Seen with a program that had set MADV_NOHUGEPAGE, and with Redis, which asks for it.
+    #[test]
+    fn memory_for_which_the_program_refuses_huge_pages_is_not_counted() {
+        let mut evidence = lying(512 << 20, 0, 0, "never");
+        evidence.huge.as_mut().unwrap().refused_bytes = (256 << 20) + 1;
+        assert_eq!(worst(&RULE, &evidence), None);
+
+        evidence.huge.as_mut().unwrap().refused_bytes = 256 << 20;
+        assert_eq!(worst(&RULE, &evidence), Some(Severity::Note));
+
+        evidence.process.huge_pages_off = true;
+        assert_eq!(worst(&RULE, &evidence), None, "Redis refuses them for all of its memory");
+    }
+
+    #[test]
+    fn a_program_that_forks_is_not_advised_to_copy_huge_pages() {
+        let mut evidence = lying(1 << 30, 0, 0, "madvise");
+        evidence.faults.as_mut().unwrap().forks = 1;
+
+        assert_eq!(worst(&RULE, &evidence), None);
+    }
+
+    /// Seen: glibc's tunable made a program 5 x slower.
+    #[test]
+    fn the_allocators_switch_for_all_memory_is_not_advised() {
+        let found = only(&RULE, &lying(1 << 30, 0, 0, "madvise"));
+
+        assert!(!found.remedy.contains("glibc.malloc.hugetlb"), "{}", found.remedy);
+        assert_eq!(found.backing, Backing::Try);
     }
 
     #[test]

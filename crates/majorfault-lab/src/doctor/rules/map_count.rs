@@ -1,6 +1,7 @@
 //! Nearly as many mappings as a process may have: the next mmap or mprotect fails with "out of memory".
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::Evidence;
 
 pub(super) const RULE: Rule = Rule {
@@ -10,8 +11,9 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "{count} mappings of {most} allowed; beyond that mmap fails with \"out of memory\"",
     remedies: &[&ALLOW_MORE],
-    gain: Gain::Unknown,
-    look,
+    gain: Gain::Failure,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -28,6 +30,7 @@ const ALLOW_MORE: Remedy = Remedy {
     says: "sysctl -w vm.max_map_count={more} (Elasticsearch and others ask for 262144 or more); or make fewer, larger mappings",
     proof: Proof::Command("wc -l /proc/{pid}/maps; sysctl vm.max_map_count"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -38,8 +41,10 @@ fn look(evidence: &Evidence) -> Vec<Case> {
     }
     let files = evidence.files.iter().map(|file| file.mappings.len() as u64).sum::<u64>();
     let facts = vec![
-        format!("{:.0} % of vm.max_map_count", share * 100.0),
-        format!("{files} of files, {} anonymous", count.saturating_sub(files)),
+        Fact::seen("{share} of vm.max_map_count").number("share", share, MeasureUnit::Share),
+        Fact::seen("{files} of files, {anonymous} anonymous")
+            .count("files", files)
+            .count("anonymous", count.saturating_sub(files)),
     ];
     let severity = if share >= NEXT { Severity::Critical } else { Severity::Warning };
     let case = Case::of("process", severity, &ALLOW_MORE).facts(facts);

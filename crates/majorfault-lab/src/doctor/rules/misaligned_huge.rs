@@ -1,8 +1,8 @@
 //! A mapping that could have huge pages, but its address and file offset differ modulo 2 MiB, which rules them out.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::{Evidence, FileMapping, MappedFile};
-use majorfault::Bytes;
 use majorfault::sys::map::HUGE_PAGE;
 
 pub(super) const RULE: Rule = Rule {
@@ -13,7 +13,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "huge pages are requested, but the mapping's address makes them impossible",
     remedies: &[&ALIGN],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -27,8 +28,9 @@ const ALIGN: Remedy = Remedy {
     when: "",
     says: "reserve n + 2 MiB with PROT_NONE, and map with MAP_FIXED at the address that is congruent to the offset modulo \
            2 MiB",
-    proof: Proof::Command("majorfault compare {scope} -m mmap:advice=hugepage"),
+    proof: Proof::Command("majorfault compare {path} -m mmap:advice=hugepage"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -37,14 +39,19 @@ fn look(evidence: &Evidence) -> Vec<Case> {
 
 fn of_file(file: &MappedFile) -> Option<Case> {
     let by_mount = ["huge=always", "huge=within_size"].iter().any(|option| file.mount_options.contains(option));
-    let wanted = |mapping: &FileMapping| by_mount || mapping.deep.is_some_and(|deep| deep.huge_wanted);
+    let wanted = |mapping: &FileMapping| match mapping.deep {
+        Some(deep) => (by_mount || deep.huge_wanted) && !deep.huge_refused,
+        None => by_mount,
+    };
     let is_skewed = |mapping: &&FileMapping| mapping.vma.len() >= LEAST && skew(mapping) != 0 && wanted(mapping);
     let mapping = file.mappings.iter().find(is_skewed)?;
     let facts = vec![
-        format!("{} at {:#x}", Bytes(mapping.vma.len()).rounded(), mapping.vma.start),
-        format!("address minus file offset is {} beyond a multiple of 2 MiB", Bytes(skew(mapping)).rounded()),
-        mapping.deep.map_or("requested by the mount's huge= option".to_owned(), |deep| {
-            format!("{} of it in huge pages", Bytes(deep.huge_bytes).rounded())
+        Fact::seen("{mapped} at {address}")
+            .bytes("mapped", mapping.vma.len())
+            .word("address", format!("{:#x}", mapping.vma.start)),
+        Fact::seen("address minus file offset is {skew} beyond a multiple of 2 MiB").bytes("skew", skew(mapping)),
+        mapping.deep.map_or(Fact::seen("requested by the mount's huge= option"), |deep| {
+            Fact::seen("{huge} of it in huge pages").bytes("huge", deep.huge_bytes)
         }),
     ];
     Some(Case::of_file(file, Severity::Warning, &ALIGN).facts(facts))
@@ -71,10 +78,10 @@ mod tests {
     #[test]
     fn a_skewed_mapping_is_found_only_where_huge_pages_are_wanted() {
         let mut evidence = with_file(|file| file.mappings[0].vma.start += 4096);
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
 
         advise(&mut evidence, Deep { huge_wanted: true, ..Deep::default() });
-        assert!(only(&RULE, &evidence).evidence[1].contains("4.00 KiB beyond"));
+        assert!(only(&RULE, &evidence).evidence[1].to_string().contains("4.00 KiB beyond"));
     }
 
     #[test]
@@ -82,7 +89,7 @@ mod tests {
         let mut evidence = with_file(|file| file.mount_options = "rw,huge=always".to_owned());
         evidence.files[0].mappings[0].vma.offset = 4 << 20;
 
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     /// Begins one page after the address that fits its file offset.

@@ -48,20 +48,21 @@ pub const ALL: &[&Rule] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::patient::Patient;
     use crate::doctor::rule::{Part, Proof};
     use crate::doctor::{Finding, examine, found_by};
     use crate::watch::evidence::Evidence;
 
     #[test]
     fn a_healthy_program_raises_nothing() {
-        let findings = examine(&scenes::healthy());
+        let findings = examine(&[scenes::healthy()]);
 
         assert!(findings.is_empty(), "{findings:?}");
     }
 
     #[test]
     fn a_program_of_which_nothing_is_known_raises_nothing() {
-        let findings = examine(&Evidence::default());
+        let findings = examine(&[Evidence::default()]);
 
         assert!(findings.is_empty(), "{findings:?}");
     }
@@ -95,7 +96,7 @@ mod tests {
         for rule in ALL {
             let evidence = (rule.example)();
 
-            let found = found_by(rule, &evidence);
+            let found = found_by(rule, Patient { processes: &[evidence] });
 
             assert_eq!(found.len(), 1, "{}: {found:?}", rule.name);
             let Finding { what, remedy, proof, evidence, .. } = &found[0];
@@ -120,7 +121,7 @@ mod tests {
             for part in PARTS {
                 let evidence = without(*part, (rule.example)());
 
-                let is_silent = (rule.look)(&evidence).is_empty();
+                let is_silent = rule.look.at(Patient { processes: &[evidence] }).is_empty();
 
                 assert_eq!(is_silent, rule.looks_at.contains(part), "{} without {part:?}", rule.name);
             }

@@ -1,8 +1,8 @@
 //! A mapped file on a network file system: a lost connection becomes a SIGBUS, or a thread that cannot be killed.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::{Evidence, MappedFile};
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "network_fs",
@@ -12,7 +12,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "a file on {filesystem} is mapped",
     remedies: &[&READ],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -26,8 +27,9 @@ const READ: Remedy = Remedy {
     when: "",
     says: "read it with pread, which returns errors, or copy it to a local disk first (SQLite: no WAL on network \
            file systems; LMDB: not supported there)",
-    proof: Proof::Command("findmnt -T {scope}"),
+    proof: Proof::Command("findmnt -T {path}"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 const NETWORK: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "afs", "glusterfs", "9p", "gpfs", "beegfs"];
@@ -45,9 +47,9 @@ fn look(evidence: &Evidence) -> Vec<Case> {
 fn of_file(file: &MappedFile) -> Case {
     let severity = if file.waits >= FELT { Severity::Warning } else { Severity::Note };
     let facts = vec![
-        format!("{} mapped", Bytes(file.mapped_bytes()).rounded()),
-        format!("{} faults, {} of them waited", file.faults, file.waits),
-        "an error of the server becomes a SIGBUS in the thread that touches the page".to_owned(),
+        Fact::seen("{mapped} mapped").bytes("mapped", file.mapped_bytes()),
+        Fact::seen("{faults} faults, {waits} of them waited").count("faults", file.faults).count("waits", file.waits),
+        Fact::seen("an error of the server becomes a SIGBUS in the thread that touches the page"),
     ];
     Case::of_file(file, severity, &READ).figure("filesystem", &file.filesystem).facts(facts)
 }

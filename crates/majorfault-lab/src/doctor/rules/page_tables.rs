@@ -1,8 +1,8 @@
 //! Page tables that take much of the memory that they map: sparse touches in a large mapping, or many processes.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::Evidence;
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "page_tables",
@@ -12,7 +12,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "page tables take {share} of the resident memory",
     remedies: &[&UNMAP],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -30,6 +31,7 @@ const UNMAP: Remedy = Remedy {
            sparse data with pread",
     proof: Proof::Command("grep -E 'VmPTE|VmRSS' /proc/{pid}/status"),
     symptom: None,
+    backing: Backing::Try,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -39,11 +41,14 @@ fn look(evidence: &Evidence) -> Vec<Case> {
         return Vec::new();
     }
     let mut facts = vec![
-        format!("page tables {}", Bytes(process.page_table_bytes).rounded()),
-        format!("{:.0} % of {} resident", share * 100.0, Bytes(process.resident_bytes).rounded()),
+        Fact::seen("page tables {tables}").bytes("tables", process.page_table_bytes),
+        Fact::seen("{share} of {resident} resident")
+            .number("share", share, MeasureUnit::Share)
+            .bytes("resident", process.resident_bytes),
     ];
     if let Some(file) = evidence.data_files().max_by_key(|file| file.mapped_bytes()) {
-        facts.push(format!("largest mapping {} of {}", Bytes(file.mapped_bytes()).rounded(), file.path));
+        let largest = Fact::seen("largest mapping {mapped} of {path}");
+        facts.push(largest.bytes("mapped", file.mapped_bytes()).word("path", file.label()));
     }
     let case = Case::of("process", Severity::Warning, &UNMAP).facts(facts);
     vec![case.figure("share", format!("{:.0} %", share * 100.0))]

@@ -1,7 +1,8 @@
 //! MADV_POPULATE_READ (or MAP_POPULATE, mlock) on a mapping with MADV_RANDOM: the kernel faults in page by page without
 //! read-ahead. No instruction makes those faults, so the process's counter includes them and the samples do not.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::Evidence;
 
 pub(super) const RULE: Rule = Rule {
@@ -12,7 +13,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "the mapping is populated one page at a time, because MADV_RANDOM is in force",
     remedies: &[&POPULATE_FIRST],
     gain: Gain::Waits,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -28,8 +30,9 @@ const POPULATE_FIRST: Remedy = Remedy {
     when: "",
     says: "populate first, advise after: madvise(p, n, MADV_NORMAL); madvise(p, n, MADV_POPULATE_READ); madvise(p, n, \
            MADV_RANDOM)",
-    proof: Proof::Command("grep -A25 '{scope}' /proc/{pid}/smaps | grep VmFlags"),
+    proof: Proof::Command("grep -FA25 {path} /proc/{pid}/smaps | grep VmFlags"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -44,12 +47,14 @@ fn look(evidence: &Evidence) -> Vec<Case> {
         return Vec::new();
     };
     let mut facts = vec![
-        format!("{unseen} waits for the device caused by the kernel (populate, mlock), {:.0}/s", evidence.rate(unseen)),
-        format!("{} caused by instructions", faults.major),
-        known.to_owned(),
+        Fact::guessed("{unseen} waits for the device caused by the kernel (populate, mlock), {rate}/s")
+            .count("unseen", unseen)
+            .number("rate", evidence.rate(unseen), MeasureUnit::PerSecond),
+        Fact::seen("{major} caused by instructions").count("major", faults.major),
+        Fact::seen(known),
     ];
     if file.populate_calls > 0 {
-        facts.push(format!("{} calls of MADV_POPULATE seen", file.populate_calls));
+        facts.push(Fact::seen("{calls} calls of MADV_POPULATE seen").count("calls", file.populate_calls));
     }
     vec![Case::of_file(file, Severity::Warning, &POPULATE_FIRST).facts(facts)]
 }
@@ -72,10 +77,10 @@ mod tests {
     fn waits_by_no_instruction_under_random_advice_are_a_populate() {
         let mut evidence = healthy();
         count(&mut evidence, "major_faults", 30_000);
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
 
         advise(&mut evidence, Deep { random: true, ..Deep::default() });
-        assert!(only(&RULE, &evidence).evidence[0].contains("30000 waits"));
+        assert!(only(&RULE, &evidence).evidence[0].to_string().contains("30000 waits"));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! MADV_RANDOM under memory pressure: since Linux 6.3 its pages are not marked as used (vma_has_recency), so hot
 //! pages are evicted like cold ones.
 
-use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::gain::waiting;
+use crate::doctor::rule::{Arms, Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::{self, Evidence, MappedFile};
 
 pub(super) const RULE: Rule = Rule {
@@ -12,7 +14,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "MADV_RANDOM lets the kernel evict hot pages like cold ones",
     remedies: &[&TAKE_BACK],
     gain: Gain::Waits,
-    look,
+    explains: &[&super::thrash::RULE, &super::fault_stall::RULE],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -20,6 +23,8 @@ pub(super) const RULE: Rule = Rule {
 thresholds! {
     /// Fewer waits for the file than this may be chance.
     FEWEST: u64 = 64, Count;
+    /// Reads for each different page that was touched, from which on hot pages are seen to be read again: a warning.
+    AGAIN: f64 = 1.5, Times;
     /// Evicted pages needed again each second that mean memory pressure.
     PRESSURE: f64 = evidence::PRESSURE, PerSecond;
 }
@@ -31,21 +36,29 @@ const TAKE_BACK: Remedy = Remedy {
     // Only pages that are needed again can show it.
     proof: Proof::Replay(Arms { now: Some("mmap:advice=random"), remedy: "mmap", workload: Some("--workload zipf") }),
     symptom: None,
+    backing: Backing::Try,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
     let is_pressure = |rate| rate >= PRESSURE && evidence.random_costs_hot_pages();
     let Some((rate, whose)) = evidence.refaults().filter(|(rate, _)| is_pressure(*rate)) else { return Vec::new() };
-    let pressure = format!("{rate:.0} evicted pages needed again each second ({whose})");
+    let pressure = Fact::seen("{rate} evicted pages needed again each second ({whose})");
+    let pressure = pressure.number("rate", rate, MeasureUnit::PerSecond).word("whose", whose);
     let hurt = evidence.data_files().filter(|file| file.major >= FEWEST);
     hurt.filter_map(|file| Some(of_file(evidence, file, file.random_advice()?, &pressure))).collect()
 }
 
-fn of_file(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &str) -> Case {
+fn of_file(evidence: &Evidence, file: &MappedFile, known: &str, pressure: &Fact) -> Case {
     let (major, minor) = evidence.machine.kernel;
-    let facts =
-        vec![format!("{known}, Linux {major}.{minor}"), pressure.to_owned(), format!("{} faults waited", file.major)];
-    Case::of_file(file, Severity::Warning, &TAKE_BACK).facts(facts)
+    let facts = vec![
+        Fact::seen("{known}, Linux {kernel}").word("known", known).word("kernel", format!("{major}.{minor}")),
+        pressure.clone(),
+        Fact::seen("{major} faults waited").count("major", file.major),
+    ];
+    let is_cause = file.major as f64 >= file.touched_pages as f64 * AGAIN;
+    let severity = if is_cause { Severity::Warning } else { Severity::Note };
+    let waiting = is_cause.then(|| waiting(evidence, file));
+    Case { is_cause, waiting, ..Case::of_file(file, severity, &TAKE_BACK).facts(facts) }
 }
 
 #[cfg(test)]
@@ -63,7 +76,7 @@ mod tests {
     }
 
     fn planted() -> Evidence {
-        let mut evidence = with_file(|file| file.major = 500);
+        let mut evidence = with_file(|file| (file.major, file.touched_pages) = (500, 333));
         advise(&mut evidence, Deep { random: true, ..Deep::default() });
         count(&mut evidence, "cgroup_refault_pages", 20_000);
         evidence
@@ -71,7 +84,7 @@ mod tests {
 
     #[test]
     fn random_advice_with_refaults_is_found_since_6_3() {
-        assert!(only(&RULE, &planted()).evidence[1].contains("4000 evicted pages"));
+        assert!(only(&RULE, &planted()).evidence[1].to_string().contains("4000 evicted pages"));
 
         let old = Evidence {
             machine: crate::watch::evidence::MachineState { kernel: (6, 1), ..planted().machine },
@@ -85,19 +98,31 @@ mod tests {
         let mut evidence = planted();
         count(&mut evidence, "cgroup_refault_pages", 3);
 
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     #[test]
     fn fewer_than_64_waits_for_a_file_are_chance() {
         let waited = |major| {
             let mut evidence = planted();
-            evidence.files[0].major = major;
+            (evidence.files[0].major, evidence.files[0].touched_pages) = (major, 30);
             worst(&RULE, &evidence)
         };
 
         assert_eq!(waited(63), None);
         assert_eq!(waited(64), Some(Severity::Warning));
+    }
+
+    /// Seen with LMDB and MDB_NORDAHEAD: every lookup reads another leaf, and what the doctor had advised it took back.
+    #[test]
+    fn pages_that_are_read_once_are_not_hot() {
+        let touching = |pages| {
+            let mut evidence = planted();
+            evidence.files[0].touched_pages = pages;
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!((touching(333), touching(334)), (Some(Severity::Warning), Some(Severity::Note)));
     }
 
     #[test]

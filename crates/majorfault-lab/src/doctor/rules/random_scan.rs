@@ -1,10 +1,11 @@
 //! MADV_RANDOM on a mapping that is read in order: no read-ahead, and each wait brings one page.
 
-use crate::doctor::rule::{Arms, Case, Gain, Part, Proof, Remedy, Rule, Severity, thresholds};
+use crate::doctor::fact::{Fact, MeasureUnit};
+use crate::doctor::gain::waiting;
+use crate::doctor::rule::{Arms, Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::doctor::software::Symptom;
 use crate::watch::evidence::{Evidence, MappedFile};
 use crate::watch::order::words;
-use majorfault::Nanos;
 use majorfault::observe::pattern::Pattern;
 
 pub(super) const RULE: Rule = Rule {
@@ -15,7 +16,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "MADV_RANDOM keeps a scan from reading ahead",
     remedies: &[&ADVISE],
     gain: Gain::Waits,
-    look,
+    explains: &[&super::thrash::RULE, &super::fault_stall::RULE],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -32,19 +34,25 @@ const ADVISE: Remedy = Remedy {
     says: "madvise(p, length, MADV_SEQUENTIAL) for the scan, MADV_RANDOM after it",
     proof: Proof::Replay(Arms { now: Some("mmap:advice=random"), remedy: "mmap:advice=sequential", workload: None }),
     symptom: Some(Symptom::RandomScan),
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
-    evidence.data_files().filter(|file| file.major >= FEWEST).filter_map(of_file).collect()
+    let waited = evidence.data_files().filter(|file| file.major >= FEWEST);
+    waited.filter_map(|file| Some(of_file(file)?.waiting(waiting(evidence, file)))).collect()
 }
 
 fn of_file(file: &MappedFile) -> Option<Case> {
     let known = file.random_advice()?;
     let order = file.order.filter(|order| order.confidence >= ORDERED)?;
     let facts = vec![
-        known.to_owned(),
-        format!("order: {} ({:.0} %)", words(order.pattern), order.confidence * 100.0),
-        format!("{} faults waited {}", file.major, Nanos(file.waited_ns)),
+        Fact::seen(known),
+        Fact::guessed("order: {order} ({steps})").word("order", words(order.pattern)).number(
+            "steps",
+            order.confidence,
+            MeasureUnit::Share,
+        ),
+        Fact::seen("{major} faults waited {waited}").count("major", file.major).nanos("waited", file.waited_ns),
     ];
     let is_scan = matches!(order.pattern, Pattern::Sequential | Pattern::Backward);
     is_scan.then(|| Case::of_file(file, Severity::Warning, &ADVISE).facts(facts))
@@ -76,7 +84,7 @@ mod tests {
         assert!(only(&RULE, &evidence).remedy.contains("MADV_SEQUENTIAL"));
 
         evidence.files[0].order = Some(order(Pattern::Random));
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     #[test]
@@ -86,13 +94,13 @@ mod tests {
             file.order = Some(order(Pattern::Sequential));
             file.advised = Some("MADV_RANDOM");
         });
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
 
         evidence.files[0].mappings[0].deep = None;
-        assert!(only(&RULE, &evidence).evidence[0].contains("given during the watch"));
+        assert!(only(&RULE, &evidence).evidence[0].to_string().contains("given during the watch"));
 
         evidence.files[0].advised = Some("MADV_NORMAL");
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
     }
 
     fn scanned(major: u64, pattern: Pattern, confidence: f64) -> Evidence {

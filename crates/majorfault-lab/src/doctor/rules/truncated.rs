@@ -1,8 +1,8 @@
 //! A mapped file becomes shorter while it is mapped: touching a missing page raises SIGBUS.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight};
 use crate::watch::evidence::{Evidence, MappedFile};
-use majorfault::Bytes;
 
 pub(super) const RULE: Rule = Rule {
     name: "truncated",
@@ -11,8 +11,9 @@ pub(super) const RULE: Rule = Rule {
     thresholds: &[],
     trouble: "the file became shorter while it is mapped; touching its missing pages raises SIGBUS",
     remedies: &[&REPLACE],
-    gain: Gain::Unknown,
-    look,
+    gain: Gain::Failure,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -21,8 +22,9 @@ const REPLACE: Remedy = Remedy {
     when: "",
     says: "replace the file instead of truncating it: write a new one, then rename(2) it over the old one (logrotate: \
            create instead of copytruncate)",
-    proof: Proof::Command("stat -c %s {scope}; grep '{scope}' /proc/{pid}/maps"),
+    proof: Proof::Command("stat -c %s {path}; grep -F {path} /proc/{pid}/maps"),
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -34,8 +36,8 @@ fn of_file(file: &MappedFile) -> Option<Case> {
     let end = file.mappings.iter().map(|mapping| mapping.vma.offset + mapping.vma.len()).max()?;
     let gone = end.saturating_sub(file.size_bytes.unwrap_or(after).next_multiple_of(4096));
     let facts = vec![
-        format!("from {} to {}", Bytes(before).rounded(), Bytes(after).rounded()),
-        format!("{} of the mapping are now past the end of the file", Bytes(gone).rounded()),
+        Fact::seen("from {before} to {after}").bytes("before", before).bytes("after", after),
+        Fact::seen("{gone} of the mapping are now past the end of the file").bytes("gone", gone),
     ];
     let severity = if gone > 0 { Severity::Critical } else { Severity::Warning };
     Some(Case::of_file(file, severity, &REPLACE).facts(facts))
@@ -61,7 +63,7 @@ mod tests {
         let found = only(&RULE, &evidence);
 
         assert_eq!(found.severity, Severity::Critical);
-        assert!(found.evidence[1].contains("512 MiB"), "{found:?}");
+        assert!(found.evidence[1].to_string().contains("512 MiB"), "{found:?}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! MADV_WILLNEED, POSIX_FADV_WILLNEED or readahead(2) for more than the kernel reads in one call: it silently cuts the range
 //! (force_page_cache_ra, mm/readahead.c), and faults or read calls read the rest later.
 
-use crate::doctor::rule::{Case, Gain, Part, Proof, Remedy, Rule, Severity};
+use crate::doctor::fact::Fact;
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, Subject};
 use crate::watch::evidence::{Evidence, WillNeed};
 use majorfault::Bytes;
 
@@ -13,7 +14,8 @@ pub(super) const RULE: Rule = Rule {
     trouble: "WILLNEED asks for {longest}, but the kernel silently reads only the first {cap}",
     remedies: &[&OF_MAPPING, &BY_READAHEAD, &OF_FILE],
     gain: Gain::Unknown,
-    look,
+    explains: &[],
+    look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -26,6 +28,7 @@ const OF_MAPPING: Remedy = Remedy {
            madvise(p + at, window, MADV_POPULATE_READ) of windows, which reads all and returns errors (Linux 5.14)",
     proof: PROOF,
     symptom: None,
+    backing: Backing::Decided,
 };
 
 const BY_READAHEAD: Remedy = Remedy {
@@ -33,6 +36,7 @@ const BY_READAHEAD: Remedy = Remedy {
     says: "ask in pieces: for (at = 0; at < n; at += {piece}) readahead(fd, offset + at, min({piece}, n - at))",
     proof: PROOF,
     symptom: None,
+    backing: Backing::Decided,
 };
 
 const OF_FILE: Remedy = Remedy {
@@ -41,6 +45,7 @@ const OF_FILE: Remedy = Remedy {
            POSIX_FADV_WILLNEED)",
     proof: PROOF,
     symptom: None,
+    backing: Backing::Decided,
 };
 
 fn look(evidence: &Evidence) -> Vec<Case> {
@@ -57,21 +62,30 @@ fn is_all_there(evidence: &Evidence, asked: &WillNeed) -> bool {
 
 fn case(asked: &WillNeed) -> Option<Case> {
     let (cap_bytes, read_ahead_kb, request_kb) = (asked.cap_bytes()?, asked.read_ahead_kb?, asked.largest_request_kb?);
-    let [longest, median, cap] = [asked.longest_bytes, asked.median_bytes, cap_bytes].map(|it| Bytes(it).rounded());
+    let [longest, cap] = [asked.longest_bytes, cap_bytes].map(|it| Bytes(it).rounded());
     let mut facts = vec![
-        format!("{} of {} calls ask for more than {cap}", asked.beyond_cap, asked.calls),
-        format!("longest {longest}, median {median} ({})", asked.advice),
-        format!("read_ahead_kb {read_ahead_kb}, largest request of the device {request_kb} KiB (max_sectors_kb)"),
+        Fact::seen("{beyond} of {calls} calls ask for more than {cap}")
+            .count("beyond", asked.beyond_cap)
+            .count("calls", asked.calls)
+            .bytes("cap", cap_bytes),
+        Fact::seen("longest {longest}, median {median} ({advice})")
+            .bytes("longest", asked.longest_bytes)
+            .bytes("median", asked.median_bytes)
+            .word("advice", asked.advice),
+        Fact::seen("read_ahead_kb {read_ahead}, largest request of the device {request} KiB (max_sectors_kb)")
+            .count("read_ahead", read_ahead_kb)
+            .count("request", request_kb),
     ];
     if let (Some(cached), Some(size)) = (asked.cached_bytes, asked.size_bytes) {
-        facts.push(format!("{} of {} cached at the end", Bytes(cached).rounded(), Bytes(size).rounded()));
+        facts.push(Fact::seen("{cached} of {size} cached at the end").bytes("cached", cached).bytes("size", size));
     }
     let remedy = match asked.advice {
         "MADV_WILLNEED" => &OF_MAPPING,
         "readahead" => &BY_READAHEAD,
         _ => &OF_FILE,
     };
-    let case = Case { file: Some(asked.id), ..Case::of(&asked.path, Severity::Warning, remedy) }.facts(facts);
+    let subject = Subject { file: Some(asked.id), name: asked.path.clone(), ..Subject::default() };
+    let case = Case { subjects: vec![subject], ..Case::of(&asked.path, Severity::Warning, remedy) }.facts(facts);
     Some(case.figure("longest", longest).figure("cap", cap).figure("piece", cap_bytes))
 }
 
@@ -134,7 +148,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cached_as_a_whole_is_silent_unless_its_faults_wait() {
         let mut evidence = asking(|asked| asked.cached_bytes = asked.size_bytes);
-        assert!(look(&evidence).is_empty());
+        assert_eq!(worst(&RULE, &evidence), None);
 
         evidence.files[0].waits = 5;
         assert_eq!(look(&evidence).len(), 1);

@@ -18,8 +18,10 @@ fn described(rule: &Rule) -> Value {
         "thresholds": rule.thresholds.iter().map(threshold).collect::<Vec<_>>(),
         "trouble": rule.trouble,
         "remedies": rule.remedies.iter().map(|it| remedy(it)).collect::<Vec<_>>(),
+        "explains": rule.explains.iter().map(|rule| rule.name).collect::<Vec<_>>(),
         "gain": match rule.gain {
             Gain::Waits => "waits",
+            Gain::Failure => "failure",
             Gain::Unknown => "unknown",
         },
     })
@@ -31,12 +33,12 @@ fn threshold(threshold: &Threshold) -> Value {
 }
 
 fn remedy(remedy: &Remedy) -> Value {
-    let Remedy { when, says, proof, symptom: _ } = remedy;
+    let Remedy { when, says, proof, backing, symptom: _ } = remedy;
     let (replay, command) = match proof {
         Proof::Replay(Arms { now, remedy, .. }) => (Some(json!({ "now": now, "remedy": remedy })), None),
         Proof::Command(command) => (None, Some(command)),
     };
-    json!({ "when": when, "says": says, "replay": replay, "command": command })
+    json!({ "when": when, "says": says, "backing": backing.word(), "replay": replay, "command": command })
 }
 
 /// Every rule as rows of two columns: its name and what it finds, then the rest of its declaration.
@@ -104,7 +106,7 @@ fn replay(remedy: &Remedy) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::rule::ThresholdUnit;
+    use crate::doctor::rule::{Backing, Sight, ThresholdUnit};
 
     const RULE: Rule = Rule {
         name: "made_up",
@@ -126,11 +128,19 @@ mod tests {
                 says: "do it",
                 proof: Proof::Replay(Arms { now: None, remedy: "uring", workload: None }),
                 symptom: None,
+                backing: Backing::Try,
             },
-            &Remedy { when: "without", says: "leave it", proof: Proof::Command("look {pid}"), symptom: None },
+            &Remedy {
+                when: "without",
+                says: "leave it",
+                proof: Proof::Command("look {pid}"),
+                symptom: None,
+                backing: Backing::Decided,
+            },
         ],
         gain: Gain::Waits,
-        look: |_| Vec::new(),
+        explains: &[],
+        look: Sight::Each(|_| Vec::new()),
         example: Default::default,
     };
 
@@ -178,9 +188,12 @@ mod tests {
                 ],
                 "trouble": "{share} is wrong",
                 "remedies": [
-                    { "when": "in order", "says": "do it", "replay": { "now": null, "remedy": "uring" }, "command": null },
-                    { "when": "without", "says": "leave it", "replay": null, "command": "look {pid}" },
+                    { "when": "in order", "says": "do it", "backing": "try",
+                      "replay": { "now": null, "remedy": "uring" }, "command": null },
+                    { "when": "without", "says": "leave it", "backing": "decided", "replay": null,
+                      "command": "look {pid}" },
                 ],
+                "explains": [],
                 "gain": "waits",
             })
         );

@@ -8,6 +8,6 @@ mod page;
 mod terminal;
 pub mod totals;
 
-pub use json::document;
+pub use json::{document, schema};
 pub use page::page;
 pub use terminal::{print, print_proofs};

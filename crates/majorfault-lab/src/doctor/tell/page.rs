@@ -56,18 +56,22 @@ fn counts(findings: &[Finding]) -> String {
 }
 
 fn finding(finding: &Finding) -> Value {
-    let Finding { rule, severity, scope, file: _, what, evidence, remedy, proof, replay: _, gain_at_most } = finding;
-    let gain = gain_at_most.map(|gain| format!("{gain:.1}"));
     context! {
-        rule, scope => terminal::safe(scope), what, remedy, gain, proof,
-        severity => severity.word(),
-        is_bad => *severity > Severity::Note,
-        evidence => evidence.join("; "),
+        rule => finding.rule,
+        scope => terminal::safe(&finding.scope),
+        what => finding.what,
+        remedy => terminal::remedy(finding),
+        proof => finding.proof,
+        severity => finding.severity.word(),
+        is_bad => finding.severity > Severity::Note,
+        evidence => terminal::evidence(finding),
+        subjects => terminal::subjects(finding),
+        consequences => terminal::consequences(finding),
     }
 }
 
 fn row(file: &MappedFile) -> Value {
-    context! { path => terminal::safe(&file.path), cells => terminal::cells(file) }
+    context! { path => terminal::safe(&file.label()), cells => terminal::cells(file) }
 }
 
 /// Faults and waits for each second of the watch.

@@ -1,6 +1,8 @@
 //! One screen of text: the process, the files with their faults, the findings; never wider than 100 columns.
 
 use super::json::advice;
+use crate::doctor::fact::Certainty;
+use crate::doctor::rule::{Backing, Subject};
 use crate::doctor::{Finding, Severity};
 use crate::watch::evidence::{Evidence, MappedFile};
 use crate::watch::order::words;
@@ -14,6 +16,9 @@ const WIDTH: usize = 100;
 
 /// Files that are listed.
 pub(super) const MOST_FILES: usize = 6;
+
+/// Files and processes that are listed below a finding.
+const MOST_SUBJECTS: usize = 5;
 
 /// Head of the table of files.
 pub(super) const COLUMNS: [&str; 6] = ["file", "size", "cached", "faults", "waited", "order of faults"];
@@ -106,7 +111,7 @@ fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
     table.set_header(COLUMNS);
     for file in listed.iter().take(MOST_FILES) {
-        table.add_row([vec![shortened(&safe(&file.path), 36)], cells(file)].concat());
+        table.add_row([vec![shortened(&safe(&file.label()), 36)], cells(file)].concat());
     }
     for column in table.column_iter_mut().skip(1).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -157,10 +162,59 @@ fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     };
     let word = finding.severity.word();
     wrapped(out, "", &format!("{word}: {} [{}: {}]", finding.what, finding.rule, finding.scope), colour)?;
-    wrapped(out, "  ", &finding.evidence.join("; "), "")?;
-    let gain = finding.gain_at_most.map_or(String::new(), |gain| format!(" (the program gains {gain:.1} x at most)"));
-    wrapped(out, "  → ", &format!("{}{gain}", finding.remedy), BOLD)?;
+    wrapped(out, "  ", &evidence(finding), "")?;
+    for subject in subjects(finding) {
+        wrapped(out, "  - ", &subject, "")?;
+    }
+    for consequence in consequences(finding) {
+        wrapped(out, "  ", &consequence, "")?;
+    }
+    wrapped(out, "  → ", &remedy(finding), BOLD)?;
     wrapped(out, "  $ ", &finding.proof, DIM)
+}
+
+/// The evidence as a sentence; what is inferred is marked.
+pub(super) fn evidence(finding: &Finding) -> String {
+    let told = finding.evidence.iter().map(|fact| match fact.source {
+        Certainty::Seen => fact.to_string(),
+        Certainty::Guessed => format!("~{fact}"),
+    });
+    told.collect::<Vec<_>>().join("; ")
+}
+
+/// The files and processes below a finding, where there is more than one: the worst, and how many more.
+pub(super) fn subjects(finding: &Finding) -> Vec<String> {
+    if finding.subjects.len() < 2 {
+        return Vec::new();
+    }
+    let told = |subject: &Subject| match subject.says.as_str() {
+        "" => subject.name.clone(),
+        says => format!("{}: {says}", subject.name),
+    };
+    let more = finding.subjects.len().saturating_sub(MOST_SUBJECTS);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    finding.subjects.iter().take(MOST_SUBJECTS).map(told).chain(more).collect()
+}
+
+/// What the finding explains, a line for each.
+pub(super) fn consequences(finding: &Finding) -> Vec<String> {
+    finding.consequences.iter().map(|it| format!("this explains: {} [{}]", it.what, it.rule)).collect()
+}
+
+/// The remedy with what it rests on: what nobody has measured and nothing decides is to be tried.
+pub(super) fn remedy(finding: &Finding) -> String {
+    let most = finding.gain_at_most.map(|gain| format!("the program gains {gain:.1} x at most"));
+    let (word, known) = match finding.backing {
+        Backing::Decided => ("", None),
+        Backing::Try => ("try: ", Some("the command below tells whether it helps".to_owned())),
+        Backing::Measured(times) if times < 1.0 => {
+            ("not: ", Some(format!("a replay of its accesses was {times:.1} x as fast, which is slower")))
+        }
+        Backing::Measured(times) => ("", Some(format!("a replay of its accesses was {times:.1} x as fast"))),
+    };
+    let notes: Vec<String> = known.into_iter().chain(most).collect();
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    format!("{word}{}{notes}", finding.remedy)
 }
 
 /// Writes the results of replays.
@@ -226,6 +280,8 @@ fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::Consequence;
+    use crate::doctor::fact::Fact;
     use crate::watch::evidence::Evidence;
     use crate::watch::scenes::{advise, healthy, order as in_order, with_file};
     use majorfault::Missing;
@@ -376,25 +432,70 @@ mod tests {
         assert_eq!(order(&in_order(Pattern::Unknown)), "too few to tell");
     }
 
-    #[test]
-    fn a_finding_is_reported_with_its_severity_remedy_proof_and_gain() {
-        let finding = |severity| Finding {
+    fn a_finding(severity: Severity) -> Finding {
+        Finding {
             rule: "fault_stall",
             severity,
             scope: "/data/table".to_owned(),
             what: "it waits".to_owned(),
-            evidence: vec!["1 s".to_owned(), "2 s".to_owned()],
+            evidence: vec![Fact::seen("1 s"), Fact::guessed("2 s")],
             remedy: "wait less".to_owned(),
             proof: "look".to_owned(),
+            backing: Backing::Decided,
             gain_at_most: (severity == Severity::Critical).then_some(2.0),
             ..Finding::default()
-        };
+        }
+    }
 
-        let text = said(&healthy(), &[finding(Severity::Critical)]);
-        let told = "critical: it waits [fault_stall: /data/table]\n  1 s; 2 s\n  → wait less (the program gains 2.0 x at \
+    #[test]
+    fn a_finding_is_reported_with_its_severity_remedy_proof_and_gain_and_what_is_inferred_is_marked() {
+        let text = said(&healthy(), &[a_finding(Severity::Critical)]);
+
+        let told = "critical: it waits [fault_stall: /data/table]\n  1 s; ~2 s\n  → wait less (the program gains 2.0 x at \
                     most)\n  $ look\n";
         assert!(text.contains(told) && !text.contains("Nothing found"), "{text}");
-        assert!(said(&healthy(), &[finding(Severity::Note)]).contains("  → wait less\n"));
+        assert!(said(&healthy(), &[a_finding(Severity::Note)]).contains("  → wait less\n"));
+    }
+
+    #[test]
+    fn a_remedy_is_advice_where_something_decides_it_and_to_be_tried_otherwise() {
+        let with = |backing| remedy(&Finding { backing, ..a_finding(Severity::Note) });
+
+        assert_eq!(with(Backing::Decided), "wait less");
+        assert_eq!(with(Backing::Try), "try: wait less (the command below tells whether it helps)");
+        assert_eq!(
+            with(Backing::Measured(0.44)),
+            "not: wait less (a replay of its accesses was 0.4 x as fast, which is slower)"
+        );
+        assert_eq!(with(Backing::Measured(1.94)), "wait less (a replay of its accesses was 1.9 x as fast)");
+    }
+
+    #[test]
+    fn five_files_of_a_finding_are_listed_and_more_are_counted() {
+        let with = |count: usize| {
+            let subject =
+                |number| Subject { name: format!("/{number}"), says: "it waits".to_owned(), ..Subject::default() };
+            subjects(&Finding { subjects: (0..count).map(subject).collect(), ..Finding::default() })
+        };
+
+        assert_eq!(with(1), [""; 0]);
+        assert_eq!(with(2), ["/0: it waits", "/1: it waits"]);
+        assert_eq!((with(5).len(), with(7).last().unwrap().as_str()), (5, "and 2 more"));
+    }
+
+    #[test]
+    fn what_a_finding_explains_is_a_line_below_it() {
+        let consequences = vec![Consequence { rule: "thrash", what: "pages are evicted".to_owned() }];
+        let text = said(&healthy(), &[Finding { consequences, ..a_finding(Severity::Note) }]);
+
+        assert!(text.contains("~2 s\n  this explains: pages are evicted [thrash]\n  → "), "{text}");
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_marked() {
+        let evidence = with_file(|file| file.deleted = true);
+
+        assert!(said(&evidence, &[]).contains("/data/table (deleted)"));
     }
 
     #[test]
