@@ -1,13 +1,16 @@
 //! `majorfault doctor`: watches a process for some seconds and reports what is wrong with its file access.
 
 mod live;
+mod several;
 
-use crate::command::{Exit, stop_flag};
+use crate::command::{Exit, launched, stop_flag};
 use crate::doctor::tell::{self, endpoint};
-use crate::doctor::{self, Severity};
+use crate::doctor::{self, Finding, Severity};
 use crate::outputs::{Force, Kind, Output, Outputs};
 use crate::prove;
+use crate::watch::evidence::Evidence;
 use crate::watch::gather;
+use crate::watch::target::WatchTarget;
 use clap::ValueEnum;
 use majorfault::{Error, Nanos, Result};
 use std::ffi::OsString;
@@ -23,19 +26,22 @@ use std::time::Duration;
 const ONCE: Nanos = Nanos(5_000_000_000);
 const ROUND: Nanos = Nanos(2_000_000_000);
 
-/// Watch a running program and report what is wrong with its file access
+/// Watch a running program, with the processes that it starts, and report what is wrong with its file access
 ///
 /// The doctor only reads: it never stops or changes the program. Your own programs need no further rights where
 /// kernel.perf_event_paranoid is 2 or less.
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Args {
-    /// Number of the process to watch
+    /// Number of the process to watch; processes that it has started and will start are included, unless --no-tree says otherwise
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
-    /// A program to start and watch, with its arguments; it keeps running after the watch
+    /// A program to start and watch from its first instruction on, with its arguments; it keeps running after the watch
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
+    /// Only the process itself, not those that it starts
+    #[arg(long)]
+    no_tree: bool,
     /// How long to watch, or how long each round is [default: 5s, with --watch 2s]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
@@ -96,19 +102,19 @@ impl From<Least> for Severity {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
     let Files { page, textfile } = Files::claimed(&args)?;
-    let Args { pid, program, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
+    let Args { pid, program, no_tree, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("--for 0 watches nothing; watch for 1s or more".to_owned()));
     }
     let stop = stop_flag()?;
-    let mut child = start(&program)?;
-    let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
+    let (mut child, target) = whom(pid, &program)?;
+    let (pid, target) = (target.pid, target.with_tree(!no_tree));
     let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
     let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
-        true => live::run(pid, options, outputs, &stop)?,
-        false => once(pid, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
+        true => live::run(target, options, outputs, &stop)?,
+        false => once(target, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
     };
     if let Some(child) = &mut child
         && !matches!(child.try_wait(), Ok(Some(_)))
@@ -149,21 +155,44 @@ struct Once {
     is_ours: bool,
 }
 
+/// A process and what was found about it.
+pub(super) type Judged = (Evidence, Vec<Finding>);
+
+/// Judges each process.
+pub(super) fn judged(all: Vec<Evidence>) -> Vec<Judged> {
+    let judge = |evidence: Evidence| {
+        let findings = doctor::examine(&evidence);
+        (evidence, findings)
+    };
+    all.into_iter().map(judge).collect()
+}
+
+/// The worst severity that was found.
+pub(super) fn worst(judged: &[Judged]) -> Option<Severity> {
+    judged.iter().flat_map(|(_, findings)| findings).map(|finding| finding.severity).max()
+}
+
 /// Watches once and prints; returns the worst severity found.
-fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+fn once(
+    target: WatchTarget,
+    options: gather::WatchOptions,
+    once: Once,
+    stop: &AtomicBool,
+) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
-    let evidence = gather::gather(pid, options, stop)?;
-    let findings = doctor::examine(&evidence);
-    let proofs = prove.then(|| prove::prove(&evidence, &findings, stop));
+    let named = target.named();
+    let judged = judged(gather::gather(target, options, stop)?);
+    let proven = |(evidence, findings): &Judged| prove::prove(evidence, findings, stop);
+    let proofs = prove.then(|| judged.iter().flat_map(proven).collect::<Vec<_>>());
     let mut text = Vec::new();
     let written = if json {
-        let mut document = tell::document(&evidence, &findings);
+        let mut document = several::document(&judged);
         if let Some(proofs) = &proofs {
             document["proofs"] = prove::document(proofs);
         }
         writeln!(text, "{document:#}")
     } else {
-        let printed = tell::print(&evidence, &findings, &mut text);
+        let printed = several::print(&judged, &mut text);
         match &proofs {
             Some(proofs) => printed.and_then(|()| tell::print_proofs(&prove::sentences(proofs), &mut text)),
             None => printed,
@@ -173,24 +202,28 @@ fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) 
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
     if let Some(page) = &page {
         let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
-        let text = || tell::page(&evidence, &findings, &proofs);
+        let (evidence, findings) = several::most_telling(&judged);
+        let text = || tell::page(evidence, findings, &proofs);
         if page.write_unless_stopped(stop.load(Ordering::Relaxed), text)? {
             eprintln!("majorfault: the report is {}", page.path().display());
         }
     }
-    if evidence.ended && !is_ours {
+    if let Some(pid) = named.filter(|_| !is_ours && judged.iter().all(|(evidence, _)| evidence.ended)) {
         return Err(Error::Invalid(format!(
             "process {pid} ended after {:.1} s of watching; the findings cover that time",
-            evidence.watched.as_secs_f64()
+            judged[0].0.watched.as_secs_f64()
         )));
     }
-    Ok(findings.iter().map(|finding| finding.severity).max())
+    Ok(worst(&judged))
 }
 
-/// Starts the program, if one is named. Its output goes to standard error, so that the findings stay readable.
-fn start(program: &[OsString]) -> Result<Option<Child>> {
-    let Some((name, arguments)) = program.split_first() else { return Ok(None) };
+/// The process to watch; the program is started, if one is named. Its output goes to standard error, so that the findings stay
+/// readable.
+fn whom(pid: Option<u32>, program: &[OsString]) -> Result<(Option<Child>, WatchTarget)> {
+    let Some((name, arguments)) = program.split_first() else {
+        return Ok((None, WatchTarget::running(pid.unwrap_or_default())));
+    };
     let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
-    let child = Command::new(name).args(arguments).stdout(output).spawn();
-    child.map(Some).map_err(|error| Error::io("start the program", name, error).with_remedy("check its name and path"))
+    let (child, target) = launched::start(Command::new(name).args(arguments).stdout(output))?;
+    Ok((Some(child), target))
 }

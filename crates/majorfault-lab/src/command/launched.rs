@@ -2,6 +2,7 @@
 
 use crate::command::Exit;
 use crate::outputs::Outputs;
+use crate::watch::target::{Prepared, WatchTarget};
 use majorfault::{Error, Result};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -11,12 +12,15 @@ use std::process::{Child, Command};
 #[derive(clap::Args)]
 #[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Whom {
-    /// Number of the process; processes that it starts are included
+    /// Number of the process; processes that it has started and will start are included, unless --no-tree says otherwise
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Option<u32>,
     /// A program to start, with its arguments; majorfault ends with its exit code
     #[arg(last = true, value_name = "COMMAND")]
     program: Vec<OsString>,
+    /// Only the process itself, not those that it starts
+    #[arg(long)]
+    no_tree: bool,
 }
 
 /// The process, and its handle where it was started here.
@@ -33,18 +37,30 @@ impl Whom {
         outputs.starts(&self.program);
     }
 
-    /// Starts the program, if one is named. It keeps our standard input and output.
+    /// Starts the program, if one is named. It keeps our standard input and output, and is watched from its first instruction on.
     ///
     /// Errors: Io (no such program).
-    pub fn launch(self) -> Result<Launched> {
+    pub fn launch(self) -> Result<(Launched, WatchTarget)> {
+        let tree = !self.no_tree;
         let Some((name, arguments)) = self.program.split_first() else {
-            return Ok(Launched { pid: self.pid.unwrap_or_default(), child: None });
+            let pid = self.pid.unwrap_or_default();
+            return Ok((Launched { pid, child: None }, WatchTarget::running(pid).with_tree(tree)));
         };
-        let child = Command::new(name).args(arguments).spawn();
-        let child = child
-            .map_err(|error| Error::io("start the program", name, error).with_remedy("check its name and path"))?;
-        Ok(Launched { pid: child.id(), child: Some(child) })
+        let (child, target) = start(Command::new(name).args(arguments))?;
+        Ok((Launched { pid: target.pid, child: Some(child) }, target.with_tree(tree)))
     }
+}
+
+/// Starts a program that is to be watched from its first instruction on.
+///
+/// Errors: Io (no such program).
+pub fn start(command: &mut Command) -> Result<(Child, WatchTarget)> {
+    let prepared = Prepared::new();
+    let child = command.spawn().map_err(|error| {
+        Error::io("start the program", command.get_program(), error).with_remedy("check its name and path")
+    })?;
+    let target = prepared.started(child.id());
+    Ok((child, target))
 }
 
 impl Launched {

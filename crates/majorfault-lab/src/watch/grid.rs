@@ -60,12 +60,17 @@ impl Grid {
 
     /// Counts a fault this many nanoseconds after the beginning.
     pub fn add(&mut self, at_ns: u64, offset: u64) {
+        self.add_many(at_ns, offset, 1);
+    }
+
+    /// Counts a fault that stands for `count`.
+    pub fn add_many(&mut self, at_ns: u64, offset: u64, count: u64) {
         self.cover(at_ns);
         while offset / self.bin_bytes >= BINS {
             self.bin_bytes *= 2;
             self.merge(|(time, place)| (time, place / 2));
         }
-        *self.cells.entry((at_ns / self.bin_ns, offset / self.bin_bytes)).or_default() += 1;
+        *self.cells.entry((at_ns / self.bin_ns, offset / self.bin_bytes)).or_default() += count;
     }
 
     /// Widens the bins of time until one covers this moment.

@@ -14,6 +14,7 @@ mod round;
 pub mod scenes;
 mod status;
 mod tally;
+pub mod target;
 
 use majorfault::proc::number;
 use majorfault::{Error, Missing, Result};

@@ -11,6 +11,7 @@ mod faults;
 pub mod hardware;
 mod io;
 mod memory;
+pub mod pacing;
 pub mod pattern;
 pub mod places;
 pub mod pressure;

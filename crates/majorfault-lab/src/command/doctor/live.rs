@@ -2,12 +2,13 @@
 
 use crate::doctor::tell::endpoint::Endpoint;
 use crate::doctor::tell::totals::Totals;
-use crate::doctor::tell::{self, openmetrics};
-use crate::doctor::{self, Finding, Severity};
+use super::{Judged, several};
+use crate::doctor::Severity;
+use crate::doctor::tell::openmetrics;
 use crate::outputs;
-use crate::watch::evidence::Evidence;
 use crate::watch::gather::{WatchOptions, Watcher};
 use crate::watch::has_ended;
+use crate::watch::target::WatchTarget;
 use majorfault::{Error, Result};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -34,11 +35,17 @@ impl LiveOutputs {
     }
 }
 
-/// Watches process `pid` until it ends or `stop` is raised; returns the worst severity that any round found.
+/// Watches the target until it ends or `stop` is raised; returns the worst severity that any round found.
 ///
 /// Errors: those of [`Watcher::open`], and Io where an output cannot be opened or written.
-pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicBool) -> Result<Option<Severity>> {
-    let mut watcher = Watcher::open(pid)?;
+pub fn run(
+    target: WatchTarget,
+    options: WatchOptions,
+    outputs: LiveOutputs,
+    stop: &AtomicBool,
+) -> Result<Option<Severity>> {
+    let pid = target.pid;
+    let mut watcher = Watcher::open(target)?;
     let mut totals = Totals::of(watcher.target());
     let sinks = Sinks::open(outputs, &totals)?;
     let (mut worst, mut is_first) = (None, true);
@@ -46,11 +53,11 @@ pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicB
         match watcher.round(options, stop) {
             // An incomplete round would replace the result of a complete one.
             Ok(_) if stop.load(Ordering::Relaxed) && !is_first => break,
-            Ok(evidence) => {
-                let findings = doctor::examine(&evidence);
-                worst = worst.max(findings.iter().map(|finding| finding.severity).max());
-                totals.add(&evidence, &findings);
-                sinks.show(&evidence, &findings)?;
+            Ok(all) => {
+                let judged = super::judged(all);
+                worst = worst.max(super::worst(&judged));
+                totals.add_all(&judged);
+                sinks.show(&judged)?;
             }
             Err(_) if has_ended(pid) => totals.end(),
             Err(error) => return Err(error),
@@ -85,14 +92,14 @@ impl Sinks {
         Ok(sinks)
     }
 
-    fn show(&self, evidence: &Evidence, findings: &[Finding]) -> Result<()> {
+    fn show(&self, judged: &[Judged]) -> Result<()> {
         if !self.watch {
             return Ok(());
         }
         let mut text = Vec::new();
         let is_screen = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         let begin: &[u8] = if is_screen { CLEAR } else { b"\n" };
-        let written = tell::print(evidence, findings, &mut text)
+        let written = several::print(judged, &mut text)
             // Not through anstream, which removes all sequences where NO_COLOR is set.
             .and_then(|()| io::stdout().write_all(begin))
             .and_then(|()| anstream::stdout().write_all(&text))
