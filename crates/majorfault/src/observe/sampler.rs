@@ -119,6 +119,8 @@ pub struct Mapped {
 /// Samples the page faults of processes until it is dropped.
 #[derive(Debug)]
 pub struct Sampler {
+    /// When it was made: nothing is sampled before.
+    opened: Nanos,
     processors: Vec<u32>,
     /// By processor, as far as they are made.
     rings: Vec<Option<Rings>>,
@@ -205,6 +207,7 @@ impl Sampler {
     fn empty(kernel: Kernel) -> Sampler {
         let processors = processors();
         Sampler {
+            opened: monotonic(),
             rings: processors.iter().map(|_| None).collect(),
             processors,
             lasting: Vec::new(),
@@ -295,7 +298,7 @@ impl Sampler {
     /// From now on samples only as much as costs at most `share` of a processor's time (see [`pacing`](super::pacing)). Major faults are
     /// all seen at their end, whatever the pace; without their beginning where that fell into a pause.
     pub fn pace(&mut self, share: f64) {
-        let since = monotonic();
+        let since = self.opened;
         let (pacing, coverage) = (Pacing::new(share, since), Coverage::default());
         self.pace = Some(Pace { pacing, coverage, until: None, since, pause: Nanos(0) });
     }
