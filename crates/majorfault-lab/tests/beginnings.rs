@@ -161,3 +161,45 @@ fn assist_sees_every_fault_of_a_child_that_ends_at_once() {
     let data = files.iter().find(|file| file["path"].as_str().unwrap().ends_with("/data"));
     assert_eq!(data.map(|file| file["faults"].as_u64().unwrap()), Some(BLOCKS as u64), "{report:#}");
 }
+
+#[test]
+fn the_processes_of_a_cgroup_are_watched_by_its_path() {
+    if !samples() {
+        return;
+    }
+    let limit = match majorfault_lab::place::MemoryLimit::create(majorfault::Bytes(1 << 30)) {
+        Ok(limit) => limit,
+        Err(missing) => {
+            facility("a memory limit", Err(missing.to_string()));
+            return;
+        }
+    };
+    let world = World::new();
+    let plant = plants::Plant::start_in(&world, "strided", |pid| limit.add(pid).unwrap());
+    let groups = std::fs::read_to_string(format!("/proc/{}/cgroup", plant.pid())).unwrap();
+    let own = groups.lines().find(|line| line.contains("majorfault")).unwrap();
+    let path = own.rsplit(':').next().unwrap();
+
+    let said = world.majorfault(&["doctor", "--cgroup", path, "--for", "1s", "--json"]);
+
+    let report = said.json();
+    assert_eq!(report["target"]["pid"], plant.pid(), "{report:#}");
+    assert!(report["faults"]["major"].as_u64() > Some(50), "{report:#}");
+    assert_eq!((said.code, report["processes"].as_array().unwrap().len()), (Some(0), 0));
+}
+
+#[test]
+fn groups_that_are_not_there_are_named_with_what_to_do() {
+    let world = World::new();
+    for (words, says) in [
+        (["--cgroup", "/no/such"], "there is no cgroup /no/such; "),
+        (["--unit", "no-such"], "there is no cgroup of the unit no-such.service; see systemctl status"),
+        (["--container", "0123456789ab"], "there is no cgroup of the container 0123456789ab; give its number"),
+    ] {
+        for command in ["doctor", "trace", "assist"] {
+            let said = world.majorfault(&[&[command], &words[..]].concat());
+
+            assert!(said.errors.contains(says) && said.code == Some(2), "{command}: {}", said.errors);
+        }
+    }
+}

@@ -113,7 +113,7 @@ pub struct AssistedFile {
 ///
 /// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
 pub fn assist(target: WatchTarget, options: AssistOptions, stop: &AtomicBool) -> Result<Assisted> {
-    let pid = target.pid;
+    let pid = target.named().unwrap_or_default();
     let faults = Faults::of(target)?;
     Ok(Help { pid, options, ..Help::default() }.run(faults, stop))
 }

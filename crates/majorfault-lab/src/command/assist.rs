@@ -72,5 +72,5 @@ pub fn run(args: Args) -> Result<Exit> {
         false => std::io::stdout().write_all(&text),
     });
     written.map_err(|error| Error::io("write the outcome", "standard output", error))?;
-    launched.leave(outcome.ended, "without help")
+    launched.leave(outcome.ended, " without help")
 }

@@ -3,7 +3,8 @@
 mod live;
 mod several;
 
-use crate::command::{Exit, launched, stop_flag};
+use crate::command::launched::Whom;
+use crate::command::{Exit, stop_flag};
 use crate::doctor::tell::{self, endpoint};
 use crate::doctor::{self, Finding, Severity};
 use crate::outputs::{Force, Kind, Output, Outputs};
@@ -13,12 +14,11 @@ use crate::watch::gather;
 use crate::watch::target::WatchTarget;
 use clap::ValueEnum;
 use majorfault::{Error, Nanos, Result};
-use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,17 +31,9 @@ const ROUND: Nanos = Nanos(2_000_000_000);
 /// The doctor only reads: it never stops or changes the program. Your own programs need no further rights where
 /// kernel.perf_event_paranoid is 2 or less.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Args {
-    /// Number of the process to watch; processes that it has started and will start are included, unless --no-tree says otherwise
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
-    pid: Option<u32>,
-    /// A program to start and watch from its first instruction on, with its arguments; it keeps running after the watch
-    #[arg(last = true, value_name = "COMMAND")]
-    program: Vec<OsString>,
-    /// Only the process itself, not those that it starts
-    #[arg(long)]
-    no_tree: bool,
+    #[command(flatten)]
+    whom: Whom,
     /// How long to watch, or how long each round is [default: 5s, with --watch 2s]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
@@ -102,26 +94,23 @@ impl From<Least> for Severity {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
     let Files { page, textfile } = Files::claimed(&args)?;
-    let Args { pid, program, no_tree, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
+    let Args { whom, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("--for 0 watches nothing; watch for 1s or more".to_owned()));
     }
     let stop = stop_flag()?;
-    let (mut child, target) = whom(pid, &program)?;
-    let (pid, target) = (target.pid, target.with_tree(!no_tree));
+    let name = whom.program_name();
+    // The program's output goes to standard error, so that the findings stay readable.
+    let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
+    let (mut launched, target) = whom.launch_into(output)?;
     let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
     let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => live::run(target, options, outputs, &stop)?,
-        false => once(target, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
+        false => once(target, options, Once { prove, json, page, is_ours: launched.is_ours() }, &stop)?,
     };
-    if let Some(child) = &mut child
-        && !matches!(child.try_wait(), Ok(Some(_)))
-    {
-        let name = program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-        eprintln!("majorfault: {name} keeps running as process {pid}");
-    }
+    launched.tell_running(&name.unwrap_or_default(), "");
     let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
     Ok(if fails { Exit::No } else { Exit::Ok })
 }
@@ -135,8 +124,7 @@ struct Files {
 impl Files {
     fn claimed(args: &Args) -> Result<Files> {
         let mut outputs = Outputs::new(args.force);
-        args.pid.into_iter().for_each(|pid| outputs.watches(pid));
-        outputs.starts(&args.program);
+        args.whom.is_input_of(&mut outputs);
         let page = outputs.claim_named("--report", Kind::Page, args.report.as_deref())?;
         let textfile = outputs.claim_named("--textfile", Kind::Metrics, args.textfile.as_deref())?;
         Ok(Files { page, textfile })
@@ -215,15 +203,4 @@ fn once(
         )));
     }
     Ok(worst(&judged))
-}
-
-/// The process to watch; the program is started, if one is named. Its output goes to standard error, so that the findings stay
-/// readable.
-fn whom(pid: Option<u32>, program: &[OsString]) -> Result<(Option<Child>, WatchTarget)> {
-    let Some((name, arguments)) = program.split_first() else {
-        return Ok((None, WatchTarget::running(pid.unwrap_or_default())));
-    };
-    let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
-    let (child, target) = launched::start(Command::new(name).args(arguments).stdout(output))?;
-    Ok((Some(child), target))
 }

@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<Exit> {
         Err(error) => return Err(error),
     };
     tell(&recorded, &output)?;
-    launched.leave(recorded.ended, "without being recorded")
+    launched.leave(recorded.ended, " without being recorded")
 }
 
 /// Reports on standard error what is in the trace; standard output belongs to the program.

@@ -40,7 +40,8 @@ pub enum Happened {
 
 /// The faults of a process and its children while it runs.
 pub struct Faults {
-    pid: u32,
+    /// The process that was named; none for several.
+    pid: Option<u32>,
     tree: bool,
     sampler: Sampler,
     places: HashMap<u32, Places>,
@@ -55,7 +56,7 @@ impl Faults {
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread), Missing (another user's; no rights to sample).
     pub fn of(target: WatchTarget) -> Result<Faults> {
-        let (pid, tree) = (target.pid, target.tree);
+        let (pid, tree) = (target.named(), target.has_tree());
         let Following { sampler, places, refused } = target.follow()?;
         Ok(Faults { pid, tree, sampler, places, refused, unplaced: 0, alive_at: Instant::now() })
     }
@@ -64,7 +65,7 @@ impl Faults {
     pub fn read(&mut self, mut see: impl FnMut(Happened, &HashMap<u32, Places>)) -> u64 {
         let gone = self.gone();
         let (pid, tree, places, unplaced) = (self.pid, self.tree, &mut self.places, &mut self.unplaced);
-        let is_ours = |process: u32| tree || process == pid;
+        let is_ours = |process: u32| tree || pid == Some(process);
         let seen = self.sampler.read(|seen| match seen {
             Seen::Fault { process, thread, address, at, .. } if is_ours(process) => {
                 match locate(places, process, address, at) {
@@ -115,12 +116,15 @@ impl Faults {
             return false;
         }
         self.alive_at = Instant::now();
-        has_ended(self.pid)
+        match self.pid {
+            Some(pid) => has_ended(pid),
+            None => self.places.keys().all(|pid| has_ended(*pid)),
+        }
     }
 
     /// Processes started by the program that still run.
     pub fn left(&self) -> usize {
-        self.places.keys().filter(|process| self.tree && **process != self.pid && !has_ended(**process)).count()
+        self.places.keys().filter(|process| self.tree && self.pid.is_some_and(|pid| pid != **process) && !has_ended(**process)).count()
     }
 
     /// Faults lost because they did not fit into the rings, and those whose process was not known.

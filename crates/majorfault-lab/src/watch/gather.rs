@@ -1,6 +1,7 @@
 //! Watches processes and gathers what is known about each. Only reads; no process is ever stopped or changed.
 
 use super::evidence::{Evidence, Watched};
+use super::members::Members;
 use super::round::{Gaps, Round};
 use super::status;
 use super::target::{Following, WatchTarget};
@@ -54,7 +55,7 @@ pub struct Watcher {
     /// The process that was named; none for a group.
     pid: Option<u32>,
     tree: bool,
-    members: Option<Box<dyn Fn() -> Vec<u32>>>,
+    members: Option<Members>,
     sampler: std::result::Result<Sampler, Missing>,
     /// The mappings of each process at the beginning of the next round.
     places: HashMap<u32, Places>,
@@ -77,7 +78,7 @@ impl Watcher {
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread, ended already), Missing (another user's process).
     pub fn open(target: WatchTarget) -> Result<Watcher> {
-        let (pid, tree, members) = (target.named(), target.tree, target.members());
+        let (pid, tree, members) = (target.named(), target.has_tree(), target.members());
         let (sampler, places, refused) = match target.follow() {
             Ok(Following { mut sampler, places, refused }) => {
                 sampler.pace(SHARE);
@@ -166,7 +167,7 @@ impl Watcher {
     /// Follows the processes that joined a group since.
     fn welcome(&mut self, crowd: &mut Crowd) {
         let (Some(members), Ok(sampler)) = (&self.members, &mut self.sampler) else { return };
-        for pid in members().into_iter().filter(|pid| !crowd.rounds.contains_key(pid)).collect::<Vec<_>>() {
+        for pid in members.pids().into_iter().filter(|pid| !crowd.rounds.contains_key(pid)).collect::<Vec<_>>() {
             match (sampler.add(pid), Places::of(pid)) {
                 (Ok(_), Ok(places)) => drop(crowd.rounds.insert(pid, crowd.newborn(pid, places))),
                 _ => self.refused += usize::from(!has_ended(pid)),

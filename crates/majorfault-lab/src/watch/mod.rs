@@ -7,6 +7,7 @@ pub mod faults;
 pub mod files;
 pub mod gather;
 pub mod grid;
+pub mod members;
 pub mod order;
 pub mod recording;
 mod round;

@@ -1,5 +1,7 @@
-//! The processes to watch: one that runs, with those that it has started, or one that we start, seen from its first instruction on.
+//! The processes to watch: one that runs, with those that it has started; one that we start, seen from its first instruction on; or those
+//! of a group, or listed ones.
 
+use super::members::Members;
 use super::{check, closed, raise_descriptor_limit};
 use majorfault::observe::places::Places;
 use majorfault::observe::sampler::Sampler;
@@ -7,14 +9,19 @@ use majorfault::{Missing, Result};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// A process, and how to see it.
+/// The processes to watch, and how to see them.
 pub struct WatchTarget {
-    /// Its number.
-    pub pid: u32,
-    /// Whether the processes that it has started and starts are watched as well.
-    pub tree: bool,
-    /// Its sampler, where it was started for the watch.
-    begun: Option<std::result::Result<Sampler, Missing>>,
+    whom: Whom,
+    tree: bool,
+}
+
+enum Whom {
+    Running(u32),
+    /// With its sampler.
+    Started(u32, std::result::Result<Sampler, Missing>),
+    Group(Members),
+    /// Those that the list has now and later.
+    Listed(Vec<u32>),
 }
 
 /// What is ready before a program is started, by the thread that will start it.
@@ -39,14 +46,24 @@ impl Prepared {
 
     /// The program was started as process `pid`.
     pub fn started(self, pid: u32) -> WatchTarget {
-        WatchTarget { pid, tree: true, begun: Some(self.0) }
+        WatchTarget { whom: Whom::Started(pid, self.0), tree: true }
     }
 }
 
 impl WatchTarget {
     /// Process `pid`, which runs already, with those that it has started and will start.
     pub fn running(pid: u32) -> WatchTarget {
-        WatchTarget { pid, tree: true, begun: None }
+        WatchTarget { whom: Whom::Running(pid), tree: true }
+    }
+
+    /// The processes of a group, also those that join it later.
+    pub fn group(members: Members) -> WatchTarget {
+        WatchTarget { whom: Whom::Group(members), tree: true }
+    }
+
+    /// These processes, with those that they start from now on.
+    pub fn listed(pids: Vec<u32>) -> WatchTarget {
+        WatchTarget { whom: Whom::Listed(pids), tree: true }
     }
 
     /// The same with or without the processes that it starts.
@@ -54,29 +71,65 @@ impl WatchTarget {
         WatchTarget { tree, ..self }
     }
 
-    /// The process that was named.
-    pub fn named(&self) -> Option<u32> {
-        Some(self.pid)
+    /// Whether the processes that it has started and starts are watched as well.
+    pub fn has_tree(&self) -> bool {
+        self.tree
     }
 
-    /// Who belongs to it later, where that is not told by the sampler.
-    pub fn members(&self) -> Option<Box<dyn Fn() -> Vec<u32>>> {
-        None
+    /// The process that was named or started; none for several.
+    pub fn named(&self) -> Option<u32> {
+        match &self.whom {
+            Whom::Running(pid) | Whom::Started(pid, _) => Some(*pid),
+            Whom::Group(_) | Whom::Listed(_) => None,
+        }
+    }
+
+    /// The group, whose processes come and go.
+    pub fn members(&self) -> Option<Members> {
+        match &self.whom {
+            Whom::Group(members) => Some(members.clone()),
+            _ => None,
+        }
     }
 
     /// Follows its processes.
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread), Missing (another user's; no rights to sample).
     pub fn follow(self) -> Result<Following> {
-        let pid = self.pid;
-        match self.begun {
-            // All its mappings will be reported.
-            Some(sampler) => {
-                Ok(Following { sampler: sampler?, places: HashMap::from([(pid, Places::unread(pid))]), refused: 0 })
-            }
-            None => running(pid, self.tree),
+        match self.whom {
+            Whom::Started(pid, sampler) => started(pid, sampler?),
+            Whom::Running(pid) => running(pid, self.tree),
+            Whom::Group(members) => several(|| members.pids()),
+            Whom::Listed(pids) => several(|| pids.clone()),
         }
     }
+}
+
+/// A process that was started for the watch: all its mappings will be reported.
+fn started(pid: u32, sampler: Sampler) -> Result<Following> {
+    Ok(Following { sampler, places: HashMap::from([(pid, Places::unread(pid))]), refused: 0 })
+}
+
+/// Follows the processes of a list that may grow.
+fn several(list: impl Fn() -> Vec<u32>) -> Result<Following> {
+    raise_descriptor_limit();
+    let (mut sampler, mut refusal) = (None, None);
+    for pid in list() {
+        match Sampler::open(pid) {
+            Ok(opened) => {
+                sampler = Some(opened);
+                break;
+            }
+            Err(missing) => refusal = refusal.or(Some(missing)),
+        }
+    }
+    let Some(sampler) = sampler else {
+        let gone = || Missing::new("processes", "none of them runs", "");
+        return Err(refusal.unwrap_or_else(gone).into());
+    };
+    let mut following = Following { sampler, places: HashMap::new(), refused: 0 };
+    following.add_all(list);
+    Ok(following)
 }
 
 /// Follows a process that runs.

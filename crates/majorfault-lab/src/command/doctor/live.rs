@@ -44,7 +44,7 @@ pub fn run(
     outputs: LiveOutputs,
     stop: &AtomicBool,
 ) -> Result<Option<Severity>> {
-    let pid = target.pid;
+    let pid = target.named();
     let mut watcher = Watcher::open(target)?;
     let mut totals = Totals::of(watcher.target());
     let sinks = Sinks::open(outputs, &totals)?;
@@ -59,14 +59,15 @@ pub fn run(
                 totals.add_all(&judged);
                 sinks.show(&judged)?;
             }
-            Err(_) if has_ended(pid) => totals.end(),
+            Err(_) if pid.is_none_or(has_ended) => totals.end(),
             Err(error) => return Err(error),
         }
         sinks.write(&totals)?;
         is_first = false;
     }
     if !totals.runs {
-        eprintln!("majorfault: process {pid} has ended; it was watched for {:.1} s", totals.watched_seconds);
+        let who = pid.map_or("the last process".to_owned(), |pid| format!("process {pid}"));
+        eprintln!("majorfault: {who} has ended; it was watched for {:.1} s", totals.watched_seconds);
     }
     Ok(worst)
 }
