@@ -85,7 +85,7 @@ impl Whom {
 ///
 /// Errors: Io (no such program).
 fn start(command: &mut Command) -> Result<(Child, WatchTarget)> {
-    let prepared = Prepared::new();
+    let prepared = Prepared::here();
     let child = command.spawn().map_err(|error| {
         Error::io("start the program", command.get_program(), error).with_remedy("check its name and path")
     })?;

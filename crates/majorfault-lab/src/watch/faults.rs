@@ -5,6 +5,7 @@ use super::target::{Following, WatchTarget};
 use majorfault::observe::places::{FileId, Place, Places};
 use majorfault::observe::sampler::{Sampler, Seen};
 use majorfault::{Nanos, Result};
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -145,8 +146,9 @@ impl Faults {
 
 /// None where the process is not known.
 fn locate(places: &mut HashMap<u32, Places>, process: u32, address: u64, at: Nanos) -> Option<Place> {
-    if !places.contains_key(&process) {
-        places.insert(process, Places::of(process).ok()?);
-    }
-    Some(places.get_mut(&process)?.locate_at(address, at))
+    let places = match places.entry(process) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(Places::of(process).ok()?),
+    };
+    Some(places.locate_at(address, at))
 }

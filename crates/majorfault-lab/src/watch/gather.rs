@@ -60,6 +60,8 @@ pub struct Watcher {
     /// The mappings of each process at the beginning of the next round.
     places: HashMap<u32, Places>,
     refused: usize,
+    /// Whether sampling has not begun yet.
+    is_held: bool,
     /// Records lost before this round.
     lost: u64,
     /// End of the last round.
@@ -78,12 +80,10 @@ impl Watcher {
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread, ended already), Missing (another user's process).
     pub fn open(target: WatchTarget) -> Result<Watcher> {
+        let is_held = !target.is_started();
         let (pid, tree, members) = (target.named(), target.has_tree(), target.members());
-        let (sampler, places, refused) = match target.follow() {
-            Ok(Following { mut sampler, places, refused }) => {
-                sampler.pace(SHARE);
-                (Ok(sampler), places, refused)
-            }
+        let (sampler, places, refused) = match target.follow_sparingly(SHARE) {
+            Ok(Following { sampler, places, refused }) => (Ok(sampler), places, refused),
             // Without the right to sample much else can still be seen.
             Err(Error::Missing(gap)) => {
                 let pid = pid.ok_or_else(|| Error::Missing(gap.clone()))?;
@@ -93,7 +93,7 @@ impl Watcher {
             }
             Err(error) => return Err(error),
         };
-        Ok(Watcher { pid, tree, members, sampler, places, refused, lost: 0, since: monotonic() })
+        Ok(Watcher { pid, tree, members, sampler, places, refused, is_held, lost: 0, since: monotonic() })
     }
 
     /// The process that was named, or the first one of a group.
@@ -107,6 +107,7 @@ impl Watcher {
     /// Errors: Invalid where all have ended before this round.
     pub fn round(&mut self, options: WatchOptions, stop: &AtomicBool) -> Result<Vec<Evidence>> {
         let mut crowd = self.crowd(options);
+        self.begin(&mut crowd);
         let (mut levels_at, mut members_at) = (Instant::now(), Instant::now());
         let mut pause = PAUSE.0;
         while self.elapsed() < options.length && !stop.load(Ordering::Relaxed) {
@@ -126,6 +127,12 @@ impl Watcher {
             }
         }
         self.drain(&mut crowd, pause);
+        // What follows takes its time, in which nobody reads.
+        if let Ok(sampler) = &mut self.sampler
+            && sampler.has_paused()
+        {
+            sampler.hold();
+        }
         crowd.levels();
         crowd.has_ended();
         self.told(crowd)
@@ -143,6 +150,17 @@ impl Watcher {
             crowd.rounds.insert(pid, round);
         }
         crowd
+    }
+
+    /// Begins to sample. The first watch begins now where the processes ran before; otherwise it has begun already.
+    fn begin(&mut self, crowd: &mut Crowd) {
+        let Ok(sampler) = &mut self.sampler else { return };
+        let is_fresh = std::mem::take(&mut self.is_held);
+        sampler.resume(is_fresh);
+        if is_fresh {
+            (self.since, self.lost) = (monotonic(), sampler.lost());
+            crowd.begin(self.since);
+        }
     }
 
     fn elapsed(&self) -> Duration {
@@ -256,6 +274,12 @@ impl Crowd {
             let newborn = self.newborn(child, round.forked(child));
             self.rounds.insert(child, newborn);
         }
+    }
+
+    /// The watch begins at this time, not earlier.
+    fn begin(&mut self, since: Nanos) {
+        self.since = since;
+        self.rounds.values_mut().for_each(|round| round.begin(since));
     }
 
     fn newborn(&self, pid: u32, places: Places) -> Round {

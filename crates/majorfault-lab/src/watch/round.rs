@@ -160,6 +160,15 @@ impl Round {
         self.mounts = files::mounts(pid);
     }
 
+    /// The round begins at this time, not earlier; its counters as well.
+    pub fn begin(&mut self, since: Nanos) {
+        self.since = since;
+        self.calls[0] = status::calls(self.pid);
+        if let Some(counters) = &mut self.counters {
+            counters.first = counters.observer.read();
+        }
+    }
+
     /// The mappings of a process that this one forks now.
     pub fn forked(&self, child: u32) -> Places {
         self.places.forked(child)

@@ -18,11 +18,14 @@ pub struct WatchTarget {
 enum Whom {
     Running(u32),
     /// With its sampler.
-    Started(u32, std::result::Result<Sampler, Missing>),
+    Started(u32, Box<std::result::Result<Sampler, Missing>>),
     Group(Members),
     /// Those that the list has now and later.
     Listed(Vec<u32>),
 }
+
+/// How the sampler of a first process is opened.
+type Open<'o> = dyn Fn(u32) -> std::result::Result<Sampler, Missing> + 'o;
 
 /// What is ready before a program is started, by the thread that will start it.
 pub struct Prepared(std::result::Result<Sampler, Missing>);
@@ -39,14 +42,14 @@ pub struct Following {
 
 impl Prepared {
     /// Makes ready for a program that the calling thread starts next. The calling thread must live as long as the watch.
-    pub fn new() -> Prepared {
+    pub fn here() -> Prepared {
         raise_descriptor_limit();
         Prepared(Sampler::of_started())
     }
 
     /// The program was started as process `pid`.
     pub fn started(self, pid: u32) -> WatchTarget {
-        WatchTarget { whom: Whom::Started(pid, self.0), tree: true }
+        WatchTarget { whom: Whom::Started(pid, Box::new(self.0)), tree: true }
     }
 }
 
@@ -76,6 +79,11 @@ impl WatchTarget {
         self.tree
     }
 
+    /// Whether it is started for the watch.
+    pub fn is_started(&self) -> bool {
+        matches!(self.whom, Whom::Started(..))
+    }
+
     /// The process that was named or started; none for several.
     pub fn named(&self) -> Option<u32> {
         match &self.whom {
@@ -92,15 +100,32 @@ impl WatchTarget {
         }
     }
 
-    /// Follows its processes.
+    /// Follows all faults of its processes.
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread), Missing (another user's; no rights to sample).
     pub fn follow(self) -> Result<Following> {
+        self.follow_by(&Sampler::open)
+    }
+
+    /// Follows the faults of its processes as far as that costs them at most `share` of their time. Those that run already are followed
+    /// after [`Sampler::resume`].
+    ///
+    /// Errors: as [`follow`](Self::follow).
+    pub fn follow_sparingly(self, share: f64) -> Result<Following> {
+        let is_started = self.is_started();
+        let mut following = self.follow_by(&|pid| Sampler::open_held(pid, share))?;
+        if is_started {
+            following.sampler.pace(share);
+        }
+        Ok(following)
+    }
+
+    fn follow_by(self, open: &Open<'_>) -> Result<Following> {
         match self.whom {
-            Whom::Started(pid, sampler) => started(pid, sampler?),
-            Whom::Running(pid) => running(pid, self.tree),
-            Whom::Group(members) => several(|| members.pids()),
-            Whom::Listed(pids) => several(|| pids.clone()),
+            Whom::Started(pid, sampler) => started(pid, (*sampler)?),
+            Whom::Running(pid) => running(pid, self.tree, open),
+            Whom::Group(members) => several(|| members.pids(), open),
+            Whom::Listed(pids) => several(|| pids.clone(), open),
         }
     }
 }
@@ -111,11 +136,11 @@ fn started(pid: u32, sampler: Sampler) -> Result<Following> {
 }
 
 /// Follows the processes of a list that may grow.
-fn several(list: impl Fn() -> Vec<u32>) -> Result<Following> {
+fn several(list: impl Fn() -> Vec<u32>, open: &Open<'_>) -> Result<Following> {
     raise_descriptor_limit();
     let (mut sampler, mut refusal) = (None, None);
     for pid in list() {
-        match Sampler::open(pid) {
+        match open(pid) {
             Ok(opened) => {
                 sampler = Some(opened);
                 break;
@@ -133,11 +158,11 @@ fn several(list: impl Fn() -> Vec<u32>) -> Result<Following> {
 }
 
 /// Follows a process that runs.
-fn running(pid: u32, tree: bool) -> Result<Following> {
+fn running(pid: u32, tree: bool, open: &Open<'_>) -> Result<Following> {
     check(pid)?;
     let places = Places::of(pid).map_err(|error| closed(pid, &error))?;
     raise_descriptor_limit();
-    let sampler = Sampler::open(pid)?;
+    let sampler = open(pid)?;
     let mut followed = Following { sampler, places: HashMap::from([(pid, places)]), refused: 0 };
     if tree {
         followed.add_all(|| descendants(pid));

@@ -16,11 +16,14 @@ pub const SHARE: f64 = 0.005;
 /// doctor's five seconds.
 const PURSE_NS: f64 = 20e6;
 
-/// The shortest window; it is no shorter than the pause between two readings can be.
-pub const WINDOW: Nanos = Nanos(1_000_000);
+/// The length of a window.
+pub const WINDOW: Nanos = Nanos(400_000);
+
+/// The shortest pause. A window in which the program did not run costs nothing, and says little.
+const SHORTEST_PAUSE_NS: f64 = 5e6;
 
 /// The longest pause: a change of the program's behaviour is seen after it.
-const LONGEST_PAUSE_NS: f64 = 1e9;
+const LONGEST_PAUSE_NS: f64 = 2e9;
 
 /// Normal quantile of an interval that holds the true value in 95 % of the cases.
 const NORMAL: f64 = 1.96;
@@ -41,6 +44,8 @@ pub struct Pacing {
     purse_ns: f64,
     /// Up to where the purse is filled.
     at: Nanos,
+    /// Whether the purse was empty, and is not yet half full again: so long the program may go on as before at any moment.
+    is_sparing: bool,
 }
 
 /// How much of the time was sampled, and how well the rest is known from it.
@@ -59,7 +64,7 @@ pub struct Coverage {
 impl Pacing {
     /// Pays at most this share of a processor's time, from `now` on.
     pub fn new(share: f64, now: Nanos) -> Pacing {
-        Pacing { share, purse_ns: PURSE_NS, at: now }
+        Pacing { share, purse_ns: PURSE_NS, at: now, is_sparing: false }
     }
 
     /// Pays for the faults up to `now`, on the processor with the most; `extra` is what switching on and off took.
@@ -68,11 +73,12 @@ impl Pacing {
         self.at = now;
         let spent = faults as f64 * COST.0 as f64 + extra.0 as f64;
         self.purse_ns = (self.purse_ns + passed * self.share - spent).min(PURSE_NS);
-        if self.purse_ns >= 0.0 {
+        self.is_sparing = self.purse_ns < if self.is_sparing { PURSE_NS / 2.0 } else { 0.0 };
+        if !self.is_sparing {
             return Turn::On;
         }
         // What cannot be paid back within the longest pause is forgiven: else one burst would blind us for minutes.
-        let pause = (-self.purse_ns / self.share).min(LONGEST_PAUSE_NS);
+        let pause = (-self.purse_ns / self.share).clamp(SHORTEST_PAUSE_NS, LONGEST_PAUSE_NS);
         self.purse_ns = self.purse_ns.max(-LONGEST_PAUSE_NS * self.share);
         Turn::Pause(Nanos(pause as u64))
     }
@@ -158,11 +164,20 @@ mod tests {
     }
 
     #[test]
-    fn no_burst_blinds_for_longer_than_a_second() {
+    fn no_burst_blinds_for_longer_than_two_seconds() {
         let mut pacing = Pacing::new(0.01, Nanos(0));
 
-        assert_eq!(pacing.pay(Nanos(1000), 10_000_000, Nanos(0)), Turn::Pause(Nanos(SECOND)));
-        assert_eq!(pacing.pay(Nanos(SECOND + 1000), 0, Nanos(0)), Turn::On);
+        assert_eq!(pacing.pay(Nanos(1000), 10_000_000, Nanos(0)), Turn::Pause(Nanos(2 * SECOND)));
+        assert_eq!(pacing.pay(Nanos(2 * SECOND + 1000), 0, Nanos(0)), Turn::Pause(Nanos(5_000_000)));
+    }
+
+    #[test]
+    fn after_a_flood_windows_stay_short_until_the_purse_is_half_full() {
+        let mut pacing = Pacing::new(0.01, Nanos(0));
+        pacing.pay(Nanos(0), 12_000, Nanos(0));
+
+        assert_eq!(pacing.pay(Nanos(SECOND), 0, Nanos(0)), Turn::Pause(Nanos(5_000_000)));
+        assert_eq!(pacing.pay(Nanos(SECOND + SECOND / 10), 0, Nanos(0)), Turn::On);
     }
 
     #[test]

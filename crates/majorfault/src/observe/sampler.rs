@@ -157,6 +157,8 @@ struct Pace {
     since: Nanos,
     /// The pause before.
     pause: Nanos,
+    /// Whether there was one.
+    has_paused: bool,
 }
 
 /// The ring of a record. Of two records at the same time, the beginning of a fault comes before its end.
@@ -178,6 +180,22 @@ impl Sampler {
         Sampler::permitted(|sampler| match sampler.add(pid)? {
             0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             _ => Ok(()),
+        })
+        .map_err(|error| refused(pid, &error))
+    }
+
+    /// The same, but minor faults are seen only after [`resume`](Sampler::resume): as long as nobody reads, sampling would cost the
+    /// process its time for nothing. At most `share` of a processor's time is taken then, see [`pace`](Sampler::pace).
+    ///
+    /// Errors: as [`open`](Sampler::open).
+    pub fn open_held(pid: u32, share: f64) -> Result<Sampler, Missing> {
+        Sampler::permitted(|sampler| {
+            sampler.pace(share);
+            sampler.hold();
+            match sampler.add(pid)? {
+                0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                _ => Ok(()),
+            }
         })
         .map_err(|error| refused(pid, &error))
     }
@@ -300,7 +318,39 @@ impl Sampler {
     pub fn pace(&mut self, share: f64) {
         let since = self.opened;
         let (pacing, coverage) = (Pacing::new(share, since), Coverage::default());
-        self.pace = Some(Pace { pacing, coverage, until: None, since, pause: Nanos(0) });
+        self.pace = Some(Pace { pacing, coverage, until: None, since, pause: Nanos(0), has_paused: false });
+    }
+
+    /// Pauses until [`resume`](Sampler::resume), because nobody will read for a while. Call [`read`](Sampler::read) before.
+    pub fn hold(&mut self) {
+        if let Some(pace) = self.pace.as_mut().filter(|pace| pace.until.is_none()) {
+            (pace.since, pace.until) = (monotonic(), Some(Nanos(u64::MAX)));
+            self.switch(false);
+        }
+    }
+
+    /// Goes on after [`hold`](Sampler::hold). Where the watch is `fresh`, what was before does not belong to it.
+    pub fn resume(&mut self, fresh: bool) {
+        if self.pace.as_ref().is_none_or(|pace| pace.until != Some(Nanos(u64::MAX))) {
+            return;
+        }
+        self.collect();
+        self.switch(true);
+        let now = monotonic();
+        if fresh {
+            self.batch.retain(|(_, _, record)| !matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. }));
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.pause = if fresh { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
+            (pace.since, pace.until) = (now, None);
+            // Only the time since is to be paid from.
+            pace.pacing.pay(now, 0, Nanos(0));
+        }
+    }
+
+    /// Whether the program faults so often that sampling has paused.
+    pub fn has_paused(&self) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.has_paused)
     }
 
     /// How much of the time was sampled since the last call.
@@ -311,13 +361,8 @@ impl Sampler {
     /// How long to wait until the next reading, where `longest` is what the caller would wait by itself.
     pub fn nap(&self, longest: Duration) -> Duration {
         let Some(pace) = &self.pace else { return longest };
-        let left = match pace.until {
-            Some(until) => until.0.saturating_sub(monotonic().0).max(100_000),
-            // The window after a pause is short, because it is expensive.
-            None if pace.pause.0 > 0 => WINDOW.0,
-            None => return longest,
-        };
-        longest.min(Duration::from_nanos(left))
+        let Some(until) = pace.until else { return longest };
+        longest.min(Duration::from_nanos(until.0.saturating_sub(monotonic().0).max(100_000)))
     }
 
     /// Shows everything since the last time, in order of time, and returns the number of faults.
@@ -330,10 +375,11 @@ impl Sampler {
     /// The same, with the number of events of the program that each one shown stands for: above one where the sampler is paced and
     /// the program faults often. A major fault's end always stands for itself.
     pub fn read_weighted(&mut self, mut see: impl FnMut(Seen, f64)) -> u64 {
+        self.open_window();
         let from = self.pace.as_ref().map_or(Nanos(0), |pace| pace.since);
         let is_on = self.pace.as_ref().is_none_or(|pace| pace.until.is_none());
-        let now = monotonic();
         let busiest = self.collect();
+        let now = monotonic();
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|(at, origin, _)| (*at, *origin));
         let is_sampled = |at: Nanos| is_on && at >= from;
@@ -356,28 +402,35 @@ impl Sampler {
         faults
     }
 
-    /// Ends a stretch of sampling or of pausing where it is time to; returns what each fault of the stretch stands for.
+    /// Samples for a short while, where a pause is over.
+    ///
+    /// Without sleeping: a sleeper is woken late on a busy machine, and the program would pay for it.
+    fn open_window(&mut self) {
+        let Some(until) = self.pace.as_ref().and_then(|pace| pace.until).filter(|until| monotonic() >= *until) else {
+            return;
+        };
+        debug_assert!(until != Nanos(u64::MAX));
+        let took = self.switch(true);
+        let began = monotonic();
+        if let Some(pace) = &mut self.pace {
+            pace.pause = Nanos(began.0.saturating_sub(pace.since.0));
+            (pace.since, pace.until) = (began, None);
+            // Switching interrupts the processors that run the program, off as well as on.
+            pace.pacing.pay(began, 0, Nanos(2 * took.0));
+        }
+        while monotonic().0 < began.0 + WINDOW.0 {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Ends a stretch of sampling, and begins a pause where it is time to; returns what each fault of the stretch stands for.
     fn turn(&mut self, now: Nanos, sampled: u64, busiest: u64) -> f64 {
-        let Some(mut pace) = self.pace.take() else { return 1.0 };
-        let mut weight = 1.0;
-        match pace.until {
-            None => {
-                weight = pace.coverage.note(pace.pause, Nanos(now.0.saturating_sub(pace.since.0)), sampled);
-                (pace.pause, pace.since) = (Nanos(0), now);
-                if let Turn::Pause(pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
-                    self.switch(false);
-                    pace.until = Some(Nanos(now.0 + pause.0));
-                }
-            }
-            Some(until) if now >= until => {
-                let took = self.switch(true);
-                let began = monotonic();
-                pace.pause = Nanos(began.0.saturating_sub(pace.since.0));
-                (pace.since, pace.until) = (began, None);
-                // Switching interrupts the processors that run the program, off as well as on.
-                pace.pacing.pay(began, 0, Nanos(2 * took.0));
-            }
-            Some(_) => {}
+        let Some(mut pace) = self.pace.take_if(|pace| pace.until.is_none()) else { return 1.0 };
+        let weight = pace.coverage.note(pace.pause, Nanos(now.0.saturating_sub(pace.since.0)), sampled);
+        (pace.pause, pace.since) = (Nanos(0), now);
+        if let Turn::Pause(pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
+            self.switch(false);
+            (pace.until, pace.has_paused) = (Some(Nanos(now.0 + pause.0)), true);
         }
         self.pace = Some(pace);
         weight

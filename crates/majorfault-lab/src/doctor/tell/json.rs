@@ -26,7 +26,7 @@ pub fn document(evidence: &Evidence, findings: &[Finding]) -> Value {
             "seen": it.seen, "major": it.major, "waits": it.waits, "waited_ns": it.waited_ns, "in_files": it.in_files,
             "anonymous": it.anonymous, "unresolved": it.unresolved, "lost": it.lost, "forks": it.forks,
             "mapped": it.mapped, "mapped_files": it.mapped_files, "threads": it.threads,
-            "unfollowed_threads": it.unfollowed,
+            "unfollowed_threads": it.unfollowed, "sampled_share": it.sampled, "seen_error_share": it.error,
         })),
         "advice_calls": evidence.advice.as_ref().map(advice_calls),
         "files": evidence.files.iter().map(file).collect::<Vec<_>>(),
