@@ -39,9 +39,12 @@ struct Turn {
 }
 
 fn compare(words: &[String]) {
-    let value = |name: &str| words.iter().position(|word| word == name).map(|at| words[at + 1].parse::<u64>().expect("a number"));
+    let value = |name: &str| {
+        words.iter().position(|word| word == name).map(|at| words[at + 1].parse::<u64>().expect("a number"))
+    };
     let (rounds, seconds) = (value("--rounds").unwrap_or(12), value("--for").unwrap_or(5));
-    let named: Vec<&str> = ["faults", "calls"].into_iter().filter(|kind| words.iter().any(|word| word == kind)).collect();
+    let named: Vec<&str> =
+        ["faults", "calls"].into_iter().filter(|kind| words.iter().any(|word| word == kind)).collect();
     for kind in if named.is_empty() { vec!["faults", "calls"] } else { named } {
         case(kind, rounds, Duration::from_secs(seconds));
     }
@@ -62,11 +65,9 @@ fn case(kind: &str, rounds: u64, length: Duration) {
         let alone: Vec<Turn> = turns.iter().filter(|(is_watched, _)| !is_watched).map(|(_, turn)| *turn).collect();
         let beside = turns.iter().find(|(is_watched, _)| *is_watched).expect("one of three").1;
         let mean = |of: fn(&Turn) -> f64| (of(&alone[0]) + of(&alone[1])) / 2.0;
-        watched.push([(mean(|it| it.each_second), beside.each_second), (beside.cpu_ns_each, mean(|it| it.cpu_ns_each))]);
-        control.push([
-            (alone[0].each_second, alone[1].each_second),
-            (alone[1].cpu_ns_each, alone[0].cpu_ns_each),
-        ]);
+        watched
+            .push([(mean(|it| it.each_second), beside.each_second), (beside.cpu_ns_each, mean(|it| it.cpu_ns_each))]);
+        control.push([(alone[0].each_second, alone[1].each_second), (alone[1].cpu_ns_each, alone[0].cpu_ns_each)]);
         rates.push(mean(|it| it.each_second));
     }
     let rate = stats::median(&rates).expect("rounds");

@@ -50,7 +50,8 @@ fn run(world: &World, words: &[&str], script: &str) -> Said {
 fn traced(world: &World) -> (Vec<u64>, String) {
     let trace = majorfault::trace::Trace::read(&world.path("t.flt")).unwrap();
     let text = world.text("t.flt");
-    let is_data = |file: &&majorfault::trace::TracedFile| file.path.as_ref().is_some_and(|path| path.ends_with("/data"));
+    let is_data =
+        |file: &&majorfault::trace::TracedFile| file.path.as_ref().is_some_and(|path| path.ends_with("/data"));
     let extents = trace.files.iter().filter(is_data).flat_map(|file| file.extents()).flatten();
     (extents.map(|extent| extent.offset).collect(), text.lines().last().unwrap().to_owned())
 }

@@ -3,8 +3,8 @@
 mod live;
 mod several;
 
-use crate::command::launched::Whom;
-use crate::command::{Exit, stop_flag};
+use crate::command::launched::{Launched, Whom};
+use crate::command::{Exit, stop_flag, top};
 use crate::doctor::tell::{self, endpoint};
 use crate::doctor::{self, Finding, Severity};
 use crate::outputs::{Force, Kind, Output, Outputs};
@@ -24,6 +24,7 @@ use std::time::Duration;
 
 /// How long to watch by default; a live screen has to follow what happens.
 const ONCE: Nanos = Nanos(5_000_000_000);
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 const ROUND: Nanos = Nanos(2_000_000_000);
 
 /// Watch a running program, with the processes that it starts, and report what is wrong with its file access
@@ -34,6 +35,10 @@ const ROUND: Nanos = Nanos(2_000_000_000);
 pub struct Args {
     #[command(flatten)]
     whom: Whom,
+    /// Watch the ten processes of this machine (or of the group that is named, too) that lose most time in file access, found by a first
+    /// look of a second
+    #[arg(long, group = "whom", conflicts_with_all = ["pid", "program", "prove"])]
+    all: bool,
     /// How long to watch, or how long each round is [default: 5s, with --watch 2s]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
@@ -94,7 +99,7 @@ impl From<Least> for Severity {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
     let Files { page, textfile } = Files::claimed(&args)?;
-    let Args { whom, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
+    let Args { whom, all, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("--for 0 watches nothing; watch for 1s or more".to_owned()));
@@ -103,7 +108,10 @@ pub fn run(args: Args) -> Result<Exit> {
     let name = whom.program_name();
     // The program's output goes to standard error, so that the findings stay readable.
     let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
-    let (mut launched, target) = whom.launch_into(output)?;
+    let (mut launched, target) = match all {
+        true => (Launched::default(), top::worst_of(whom.group().as_ref(), FIRST_LOOK, &stop)?),
+        false => whom.launch_into(output)?,
+    };
     let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
     let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
@@ -161,12 +169,7 @@ pub(super) fn worst(judged: &[Judged]) -> Option<Severity> {
 }
 
 /// Watches once and prints; returns the worst severity found.
-fn once(
-    target: WatchTarget,
-    options: gather::WatchOptions,
-    once: Once,
-    stop: &AtomicBool,
-) -> Result<Option<Severity>> {
+fn once(target: WatchTarget, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
     let Once { prove, json, page, is_ours } = once;
     let named = target.named();
     let judged = judged(gather::gather(target, options, stop)?);

@@ -12,22 +12,23 @@ use std::process::{Child, Command, Stdio};
 
 /// The processes to watch, as the command line names them.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program", "cgroup", "unit", "container"])))]
+#[command(group(clap::ArgGroup::new("whom").required(true).multiple(true).args(["pid", "program", "cgroup", "unit", "container"])))]
 pub struct Whom {
     /// Number of the process; processes that it has started and will start are included, unless --no-tree says otherwise
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(conflicts_with_all = ["program", "cgroup", "unit", "container"])]
     pid: Option<u32>,
     /// A program to start, with its arguments; it is watched from its first instruction on
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["cgroup", "unit", "container"])]
     program: Vec<OsString>,
     /// Only the process itself, not those that it starts
     #[arg(long, conflicts_with_all = ["cgroup", "unit", "container"])]
     no_tree: bool,
     /// The processes of a cgroup and of those below: its directory, or its path as in /proc/PID/cgroup
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["unit", "container"])]
     cgroup: Option<PathBuf>,
     /// The processes of a systemd unit (NAME means NAME.service)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "container")]
     unit: Option<String>,
     /// The processes of a container: the beginning of its number, or its name where its cgroup has it (LXC, systemd-nspawn)
     #[arg(long, value_name = "ID")]
@@ -35,6 +36,7 @@ pub struct Whom {
 }
 
 /// The handle of a program that was started here.
+#[derive(Default)]
 pub struct Launched {
     child: Option<Child>,
 }
@@ -74,7 +76,8 @@ impl Whom {
         Ok((Launched { child: Some(child) }, target.with_tree(tree)))
     }
 
-    fn group(&self) -> Option<GroupName> {
+    /// The group that was named.
+    pub fn group(&self) -> Option<GroupName> {
         let cgroup = self.cgroup.clone().map(GroupName::Cgroup);
         let unit = self.unit.clone().map(GroupName::Unit);
         cgroup.or(unit).or(self.container.clone().map(GroupName::Container))

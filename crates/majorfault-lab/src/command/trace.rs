@@ -84,7 +84,10 @@ fn tell(recorded: &Recorded, output: &Path) -> Result<()> {
 fn losses(recorded: &Recorded) -> Vec<String> {
     let Recorded { lost, unfollowed, refused, left, .. } = recorded;
     let all = [
-        (*lost > 0, format!("{lost} faults were lost (the rings were full, or their process was gone): the trace has gaps")),
+        (
+            *lost > 0,
+            format!("{lost} faults were lost (the rings were full, or their process was gone): the trace has gaps"),
+        ),
         (*unfollowed > 0, format!("{unfollowed} threads were not followed: too few descriptors (ulimit -n)")),
         (*refused > 0, format!("{refused} processes were not followed: they belong to another user")),
         (*left > 0, format!("{left} processes that the program started run on, and are no longer recorded")),

@@ -125,7 +125,10 @@ impl Faults {
 
     /// Processes started by the program that still run.
     pub fn left(&self) -> usize {
-        self.places.keys().filter(|process| self.tree && self.pid.is_some_and(|pid| pid != **process) && !has_ended(**process)).count()
+        self.places
+            .keys()
+            .filter(|process| self.tree && self.pid.is_some_and(|pid| pid != **process) && !has_ended(**process))
+            .count()
     }
 
     /// Faults lost because they did not fit into the rings, and those whose process was not known.

@@ -60,6 +60,8 @@ pub struct Watcher {
     /// The mappings of each process at the beginning of the next round.
     places: HashMap<u32, Places>,
     refused: usize,
+    /// The most processes with counters of their own.
+    most_counted: usize,
     /// Whether sampling has not begun yet.
     is_held: bool,
     /// Records lost before this round.
@@ -72,6 +74,7 @@ pub struct Watcher {
 struct Crowd {
     rounds: HashMap<u32, Round>,
     options: WatchOptions,
+    most_counted: usize,
     since: Nanos,
 }
 
@@ -93,7 +96,25 @@ impl Watcher {
             }
             Err(error) => return Err(error),
         };
-        Ok(Watcher { pid, tree, members, sampler, places, refused, is_held, lost: 0, since: monotonic() })
+        Ok(Watcher {
+            pid,
+            tree,
+            members,
+            sampler,
+            places,
+            refused,
+            most_counted: MOST_COUNTED,
+            is_held,
+            lost: 0,
+            since: monotonic(),
+        })
+    }
+
+    /// The same, by their faults alone: their counters, files' sizes and cached bytes are not read.
+    ///
+    /// Errors: as [`open`](Self::open).
+    pub fn open_light(target: WatchTarget) -> Result<Watcher> {
+        Ok(Watcher { most_counted: 0, ..Watcher::open(target)? })
     }
 
     /// The process that was named, or the first one of a group.
@@ -140,10 +161,11 @@ impl Watcher {
 
     /// The processes at the beginning of a round.
     fn crowd(&mut self, options: WatchOptions) -> Crowd {
-        let mut crowd = Crowd { rounds: HashMap::new(), options, since: self.since };
+        let (most_counted, since) = (self.most_counted, self.since);
+        let mut crowd = Crowd { rounds: HashMap::new(), options, most_counted, since };
         let gap = self.sampler.as_ref().err();
         for (pid, places) in std::mem::take(&mut self.places) {
-            let round = match crowd.rounds.len() < MOST_COUNTED || self.pid == Some(pid) {
+            let round = match crowd.rounds.len() < self.most_counted || self.pid == Some(pid) {
                 true => Round::new(pid, places, gap, options, self.since),
                 false => Round::of_new(pid, places, options, self.since),
             };
@@ -161,6 +183,8 @@ impl Watcher {
             (self.since, self.lost) = (monotonic(), sampler.lost());
             crowd.begin(self.since);
         }
+        // The first window is read at once: it tells how often the processes fault.
+        self.drain(crowd, PAUSE.0);
     }
 
     fn elapsed(&self) -> Duration {
@@ -232,7 +256,8 @@ fn left_out(others: &[Round], refused: usize) -> Vec<Missing> {
     let mut missing = Vec::new();
     if !others.is_empty() {
         let waited_ns: u64 = others.iter().map(Round::waited_ns).sum();
-        let reason = format!("{} processes that waited least are left out; they waited {}", others.len(), Nanos(waited_ns));
+        let reason =
+            format!("{} processes that waited least are left out; they waited {}", others.len(), Nanos(waited_ns));
         missing.push(Missing::new("further processes", reason, "name one of them, or a smaller group"));
     }
     if refused > 0 {
@@ -289,7 +314,7 @@ impl Crowd {
     /// Reads what changes slowly of the processes that live.
     fn levels(&mut self) {
         let counted = self.rounds.values().filter(|round| round.is_counted()).count();
-        let mut room = MOST_COUNTED.saturating_sub(counted);
+        let mut room = self.most_counted.saturating_sub(counted);
         for round in self.rounds.values_mut().filter(|round| !round.ended && !has_ended(round.pid())) {
             let is_new = !round.is_counted();
             if !is_new || room > 0 {

@@ -89,7 +89,12 @@ fn found(name: &GroupName, mounts: &[PathBuf]) -> Result<PathBuf> {
         GroupName::Cgroup(path) => by_path(path, mounts),
         GroupName::Unit(unit) => {
             let full = if unit.contains('.') { unit.clone() } else { format!("{unit}.service") };
-            by_name(mounts, |dir| dir == full, &format!("the unit {full}"), "see systemctl status; a unit without processes has none")
+            by_name(
+                mounts,
+                |dir| dir == full,
+                &format!("the unit {full}"),
+                "see systemctl status; a unit without processes has none",
+            )
         }
         GroupName::Container(id) => {
             let remedy = "give its number (docker ps, crictl ps, podman ps), of which 6 digits are enough";

@@ -305,7 +305,8 @@ impl Round {
 
     /// The faults of this round, with the gaps that the sampler knows of.
     pub fn seen(&mut self, gaps: &Gaps) -> FaultCounts {
-        let estimate = |share: &f64| *share < 1.0;
+        // A first short pause is no reason to distrust the counts.
+        let estimate = |share: &f64| *share < 0.99;
         if let Some(share) = Some(gaps.coverage.share()).filter(estimate) {
             self.missing.push(estimated(share, gaps.coverage.error()));
         }
@@ -364,7 +365,11 @@ impl Round {
             process: self.process.clone(),
             calls: status::grown(self.calls),
             files,
-            descriptors: files::descriptors(self.pid, MOST_DESCRIPTORS),
+            descriptors: self
+                .counters
+                .as_ref()
+                .map(|_| files::descriptors(self.pid, MOST_DESCRIPTORS))
+                .unwrap_or_default(),
             counters: self.counters.as_ref().map(Counters::values).unwrap_or_default(),
             machine: status::machine(),
             huge,

@@ -91,7 +91,8 @@ impl Tally {
     /// Gives the major faults whose beginning fell into a pause the mean time of the others; returns what was added.
     pub fn complete(&mut self) -> u64 {
         let (count, sum_ns) = self.timed;
-        let added_ns = if count == 0 { 0 } else { (u128::from(sum_ns) * u128::from(self.untimed) / u128::from(count)) as u64 };
+        let added_ns =
+            if count == 0 { 0 } else { (u128::from(sum_ns) * u128::from(self.untimed) / u128::from(count)) as u64 };
         (self.untimed, self.waited_ns) = (0, self.waited_ns + added_ns);
         added_ns
     }

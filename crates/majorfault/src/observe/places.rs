@@ -178,9 +178,7 @@ impl Places {
         let noted = noted.filter(|mapped| address - mapped.address < mapped.length);
         let place_of = |mapped: &Mapped| match mapped.inode {
             0 => Place::Anonymous,
-            inode => {
-                Place::File(FileId { device: mapped.device, inode }, mapped.offset + (address - mapped.address))
-            }
+            inode => Place::File(FileId { device: mapped.device, inode }, mapped.offset + (address - mapped.address)),
         };
         // What was read is newer than what was noted before; for an event before the reading it is too new.
         match (noted, self.read_place(address)) {

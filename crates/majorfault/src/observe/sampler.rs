@@ -149,6 +149,7 @@ struct Rings {
 /// Where the sampler is between sampling and pausing.
 #[derive(Debug)]
 struct Pace {
+    share: f64,
     pacing: Pacing,
     coverage: Coverage,
     /// None while sampling goes on; when it shall go on otherwise.
@@ -205,7 +206,8 @@ impl Sampler {
     ///
     /// Errors: Missing, as [`open`](Sampler::open).
     pub fn of_started() -> Result<Sampler, Missing> {
-        Sampler::permitted(|sampler| sampler.follow(Threads::Started)).map_err(|error| refused(std::process::id(), &error))
+        Sampler::permitted(|sampler| sampler.follow(Threads::Started))
+            .map_err(|error| refused(std::process::id(), &error))
     }
 
     /// A sampler that `begin` could open its first events in, with the kernel's own faults where that is permitted.
@@ -318,7 +320,7 @@ impl Sampler {
     pub fn pace(&mut self, share: f64) {
         let since = self.opened;
         let (pacing, coverage) = (Pacing::new(share, since), Coverage::default());
-        self.pace = Some(Pace { pacing, coverage, until: None, since, pause: Nanos(0), has_paused: false });
+        self.pace = Some(Pace { share, pacing, coverage, until: None, since, pause: Nanos(0), has_paused: false });
     }
 
     /// Pauses until [`resume`](Sampler::resume), because nobody will read for a while. Call [`read`](Sampler::read) before.
@@ -338,13 +340,20 @@ impl Sampler {
         self.switch(true);
         let now = monotonic();
         if fresh {
-            self.batch.retain(|(_, _, record)| !matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. }));
+            self.batch
+                .retain(|(_, _, record)| !matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. }));
         }
         if let Some(pace) = &mut self.pace {
             pace.pause = if fresh { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
             (pace.since, pace.until) = (now, None);
-            // Only the time since is to be paid from.
-            pace.pacing.pay(now, 0, Nanos(0));
+            match fresh {
+                true => pace.pacing = Pacing::carefully(pace.share, now),
+                // Only the time since is to be paid from.
+                false => drop(pace.pacing.pay(now, 0, Nanos(0))),
+            }
+        }
+        while monotonic().0 < now.0 + WINDOW.0 {
+            std::hint::spin_loop();
         }
     }
 
@@ -609,8 +618,10 @@ pub(super) fn remedy() -> &'static str {
 
 fn probe() -> Probe {
     let own = std::process::id();
-    let found = Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::Counted).map(|_| "with those of the kernel");
-    let found = found.or_else(|_| Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::LeftOut).map(|_| "of user code"));
+    let found =
+        Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::Counted).map(|_| "with those of the kernel");
+    let found = found
+        .or_else(|_| Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::LeftOut).map(|_| "of user code"));
     found.map(|which| format!("faults {which} can be sampled")).map_err(|error| refused(own, &error))
 }
 

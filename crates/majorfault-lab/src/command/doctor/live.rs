@@ -1,10 +1,10 @@
 //! A watch that continues, round after round, until SIGINT or the end of the process: a live screen, and metrics.
 
-use crate::doctor::tell::endpoint::Endpoint;
-use crate::doctor::tell::totals::Totals;
 use super::{Judged, several};
 use crate::doctor::Severity;
+use crate::doctor::tell::endpoint::Endpoint;
 use crate::doctor::tell::openmetrics;
+use crate::doctor::tell::totals::Totals;
 use crate::outputs;
 use crate::watch::gather::{WatchOptions, Watcher};
 use crate::watch::has_ended;
