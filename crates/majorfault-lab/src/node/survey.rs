@@ -33,6 +33,8 @@ pub struct Picture {
     pub sampled: Vec<u32>,
     /// Why no faults could be sampled.
     pub gap: Option<String>,
+    /// What was seen of the sampled processes.
+    pub evidence: Vec<Evidence>,
     /// Processor time that this survey took, in nanoseconds.
     pub own_cpu_ns: u64,
 }
@@ -89,6 +91,7 @@ impl<'w> Survey<'w> {
             processes,
             groups,
             files,
+            evidence,
         };
         (self.before, self.own_before) = (after, own);
         self.choose(&picture.processes);

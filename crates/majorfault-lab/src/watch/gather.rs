@@ -9,6 +9,7 @@ use crate::watch::has_ended;
 use majorfault::observe::pacing::{Coverage, SHARE};
 use majorfault::observe::places::Places;
 use majorfault::observe::sampler::{Sampler, Seen};
+use majorfault::proc::stat;
 use majorfault::sys::clock::monotonic;
 use majorfault::{Error, Missing, Nanos, Result};
 use std::cmp::Reverse;
@@ -62,8 +63,8 @@ pub struct Watcher {
     refused: usize,
     /// The most processes with counters of their own.
     most_counted: usize,
-    /// Whether sampling has not begun yet.
-    is_held: bool,
+    /// Before sampling has begun: when the processes were first looked at, and how often they had faulted.
+    before: Option<(Nanos, u64)>,
     /// Records lost before this round.
     lost: u64,
     /// End of the last round.
@@ -96,6 +97,7 @@ impl Watcher {
             }
             Err(error) => return Err(error),
         };
+        let before = is_held.then(|| (monotonic(), faults_of(places.keys())));
         Ok(Watcher {
             pid,
             tree,
@@ -104,7 +106,7 @@ impl Watcher {
             places,
             refused,
             most_counted: MOST_COUNTED,
-            is_held,
+            before,
             lost: 0,
             since: monotonic(),
         })
@@ -177,9 +179,16 @@ impl Watcher {
     /// Begins to sample. The first watch begins now where the processes ran before; otherwise it has begun already.
     fn begin(&mut self, crowd: &mut Crowd) {
         let Ok(sampler) = &mut self.sampler else { return };
-        let is_fresh = std::mem::take(&mut self.is_held);
-        sampler.resume(is_fresh);
-        if is_fresh {
+        let before = self.before.take();
+        match before {
+            Some((at, faults)) => {
+                let seconds = monotonic().0.saturating_sub(at.0) as f64 / 1e9;
+                let grown = faults_of(crowd.rounds.keys()).saturating_sub(faults);
+                sampler.begin(grown as f64 / seconds.max(1e-3));
+            }
+            None => sampler.resume(),
+        }
+        if before.is_some() {
             (self.since, self.lost) = (monotonic(), sampler.lost());
             crowd.begin(self.since);
         }
@@ -249,6 +258,15 @@ impl Watcher {
         let coverage: Coverage = sampler.coverage();
         Some(Gaps { lost: lost.saturating_sub(before), unfollowed: sampler.unfollowed(), coverage })
     }
+}
+
+/// The faults that these processes had so far, by the kernel's count.
+fn faults_of<'p>(pids: impl Iterator<Item = &'p u32>) -> u64 {
+    let of = |pid: &u32| {
+        let stat = stat::process(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+        Some(stat.minor_faults + stat.major_faults)
+    };
+    pids.filter_map(of).sum()
 }
 
 /// What is not reported of processes.

@@ -108,7 +108,7 @@ impl WatchTarget {
     }
 
     /// Follows the faults of its processes as far as that costs them at most `share` of their time. Those that run already are followed
-    /// after [`Sampler::resume`].
+    /// after [`Sampler::begin`].
     ///
     /// Errors: as [`follow`](Self::follow).
     pub fn follow_sparingly(self, share: f64) -> Result<Following> {

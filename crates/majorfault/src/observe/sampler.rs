@@ -185,7 +185,7 @@ impl Sampler {
         .map_err(|error| refused(pid, &error))
     }
 
-    /// The same, but minor faults are seen only after [`resume`](Sampler::resume): as long as nobody reads, sampling would cost the
+    /// The same, but minor faults are seen only after [`begin`](Sampler::begin): as long as nobody reads, sampling would cost the
     /// process its time for nothing. At most `share` of a processor's time is taken then, see [`pace`](Sampler::pace).
     ///
     /// Errors: as [`open`](Sampler::open).
@@ -331,25 +331,35 @@ impl Sampler {
         }
     }
 
-    /// Goes on after [`hold`](Sampler::hold). Where the watch is `fresh`, what was before does not belong to it.
-    pub fn resume(&mut self, fresh: bool) {
+    /// Begins after [`open_held`](Sampler::open_held): what was before does not belong to the watch. `rate` is how often the processes are
+    /// known to fault, each second.
+    pub fn begin(&mut self, rate: f64) {
+        self.go_on(Some(rate));
+    }
+
+    /// Goes on after [`hold`](Sampler::hold).
+    pub fn resume(&mut self) {
+        self.go_on(None);
+    }
+
+    fn go_on(&mut self, fresh: Option<f64>) {
         if self.pace.as_ref().is_none_or(|pace| pace.until != Some(Nanos(u64::MAX))) {
             return;
         }
         self.collect();
         self.switch(true);
         let now = monotonic();
-        if fresh {
+        if fresh.is_some() {
             self.batch
                 .retain(|(_, _, record)| !matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. }));
         }
         if let Some(pace) = &mut self.pace {
-            pace.pause = if fresh { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
+            pace.pause = if fresh.is_some() { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
             (pace.since, pace.until) = (now, None);
             match fresh {
-                true => pace.pacing = Pacing::carefully(pace.share, now),
+                Some(rate) => pace.pacing = Pacing::knowing(pace.share, now, rate),
                 // Only the time since is to be paid from.
-                false => drop(pace.pacing.pay(now, 0, Nanos(0))),
+                None => drop(pace.pacing.pay(now, 0, Nanos(0))),
             }
         }
         while monotonic().0 < now.0 + WINDOW.0 {
