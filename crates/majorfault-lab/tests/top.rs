@@ -82,3 +82,41 @@ fn an_interval_that_would_cost_too_much_is_refused() {
     assert_eq!(said.code, Some(2));
     assert!(said.errors.contains("give 100ms or more"), "{}", said.errors);
 }
+
+#[test]
+fn the_nodes_metrics_name_groups_and_no_processes_and_no_files() {
+    let world = World::new();
+    let plant = Plant::start(&world, "strided");
+
+    let running = world.start_plain(&["doctor", "--all", "--textfile", "node.prom", "--for", "500ms"]);
+    let is_there = || world.text_or_empty("node.prom").contains("majorfault_group_major_faults_total{groupname=");
+    world.wait_for("the metrics", is_there);
+    running.signal("INT");
+
+    let text = world.text("node.prom");
+    assert!(!text.contains("pid=") && !text.contains("/data") && !text.contains("# EOF"), "{text}");
+    assert!(plant.runs(), "the program was harmed");
+}
+
+/// The unit with a program that is surely there in place of ours.
+#[test]
+fn the_unit_is_one_that_systemd_understands() {
+    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/systemd/majorfault-doctor.service");
+    let text = std::fs::read_to_string(unit).unwrap();
+    let start = text.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/majorfault ")).unwrap();
+    let world = World::new();
+    std::fs::write(world.path("majorfault-doctor.service"), text.replace("/usr/bin/majorfault", "/bin/true")).unwrap();
+
+    let mut verify = std::process::Command::new("systemd-analyze");
+    verify.args(["verify", "majorfault-doctor.service"]).current_dir(world.path(""));
+    let Ok(verified) = verify.output() else {
+        facility("systemd-analyze", Err("it is not installed".to_owned()));
+        return;
+    };
+
+    assert!(verified.status.success() && verified.stderr.is_empty(), "{}", String::from_utf8_lossy(&verified.stderr));
+    // Its command is one of ours, which ends where it is refused.
+    let said =
+        world.majorfault(&[&start.split(' ').collect::<Vec<_>>()[..], &["--textfile", "/no/such.prom"]].concat());
+    assert!(said.errors.contains("/no/such.prom"), "{}", said.errors);
+}

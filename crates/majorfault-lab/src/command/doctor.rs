@@ -1,5 +1,6 @@
 //! `majorfault doctor`: watches a process for some seconds and reports what is wrong with its file access.
 
+mod exporter;
 mod live;
 mod several;
 
@@ -71,6 +72,9 @@ pub struct Args {
     /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "prove"])]
     textfile: Option<PathBuf>,
+    /// With --all and metrics: series of files, too; their paths may tell what others should not know
+    #[arg(long, requires = "all")]
+    file_labels: bool,
     #[command(flatten)]
     force: Force,
 }
@@ -99,12 +103,18 @@ impl From<Least> for Severity {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
     let Files { page, textfile } = Files::claimed(&args)?;
-    let Args { whom, all, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
+    let Args { whom, all, length, deep, advice, prove, json, fail_on, watch, openmetrics, file_labels, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("--for 0 watches nothing; watch for 1s or more".to_owned()));
     }
     let stop = stop_flag()?;
+    let outputs = live::LiveOutputs { watch, openmetrics, textfile };
+    if all && !watch && outputs.is_any() {
+        let wanted = top::wanted(whom.group().as_ref())?;
+        let worst = exporter::run(wanted, Duration::from_nanos(length.0), outputs, file_labels, &stop)?;
+        return Ok(exit(fail_on, worst));
+    }
     let name = whom.program_name();
     // The program's output goes to standard error, so that the findings stay readable.
     let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
@@ -113,14 +123,18 @@ pub fn run(args: Args) -> Result<Exit> {
         false => whom.launch_into(output)?,
     };
     let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep, advice };
-    let outputs = live::LiveOutputs { watch, openmetrics, textfile };
     let worst = match outputs.is_any() {
         true => live::run(target, options, outputs, &stop)?,
         false => once(target, options, Once { prove, json, page, is_ours: launched.is_ours() }, &stop)?,
     };
     launched.tell_running(&name.unwrap_or_default(), "");
+    Ok(exit(fail_on, worst))
+}
+
+/// Whether what was found is bad enough for exit code 1.
+fn exit(fail_on: Option<Least>, worst: Option<Severity>) -> Exit {
     let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
-    Ok(if fails { Exit::No } else { Exit::Ok })
+    if fails { Exit::No } else { Exit::Ok }
 }
 
 /// The output files, claimed before the watch.

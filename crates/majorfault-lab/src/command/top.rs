@@ -7,7 +7,6 @@ use crate::watch::members::{GroupName, Members};
 use crate::watch::target::WatchTarget;
 use console::Term;
 use majorfault::{Error, Nanos, Result};
-use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -74,20 +73,24 @@ fn show(picture: &Picture, json: bool, once: bool) -> Result<()> {
 /// The most processes that `doctor --all` examines.
 const MOST_EXAMINED: usize = 10;
 
+/// Whether a process is wanted: all are, or the members of the group, also those that join it later.
+///
+/// Errors: Invalid where there is no such group.
+pub(super) fn wanted(group: Option<&GroupName>) -> Result<impl Fn(u32) -> bool + use<>> {
+    let members = group.map(Members::of).transpose()?;
+    Ok(move |pid: u32| members.as_ref().is_none_or(|members| members.has(pid)))
+}
+
 /// The processes of the machine, or of the group, that lost most in `length`.
 ///
 /// Errors: Invalid where there is no such group, or none lost anything.
 pub(super) fn worst_of(group: Option<&GroupName>, length: Duration, stop: &AtomicBool) -> Result<WatchTarget> {
-    let members: Option<HashSet<u32>> =
-        group.map(|name| Ok::<_, Error>(Members::of(name)?.pids().into_iter().collect())).transpose()?;
-    let is_member = |pid: u32| members.as_ref().is_none_or(|members| members.contains(&pid));
-    let worst = survey::worst(is_member, MOST_EXAMINED, length, stop);
+    let worst = survey::worst(wanted(group)?, MOST_EXAMINED, length, stop);
     match worst.is_empty() {
         true => {
             let seconds = length.as_secs_f64();
-            Err(Error::Invalid(format!(
-                "no process was seen to lose time in file access in {seconds:.1} s; name one, or try again"
-            )))
+            let why = format!("no process was seen to lose time in file access in {seconds:.1} s");
+            Err(Error::Invalid(format!("{why}; name one, or try again")))
         }
         false => Ok(WatchTarget::listed(worst)),
     }

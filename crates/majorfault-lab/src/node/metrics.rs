@@ -24,7 +24,7 @@ const MOST_FILES: usize = 256;
 #[derive(Clone, Debug, Default)]
 pub struct NodeTotals {
     /// Whether files have series.
-    pub with_files: bool,
+    with_files: bool,
     groups: BTreeMap<String, Loss>,
     files: BTreeMap<String, FileLoss>,
     findings: BTreeSet<Labels>,
@@ -35,6 +35,11 @@ pub struct NodeTotals {
 }
 
 impl NodeTotals {
+    /// Nothing yet; files have series of their own only where `with_files` says so.
+    pub fn new(with_files: bool) -> NodeTotals {
+        NodeTotals { with_files, ..NodeTotals::default() }
+    }
+
     /// Adds a picture, and what was found in it, by the group that it was found in.
     pub fn add(&mut self, picture: &Picture, found: &[(String, Finding)]) {
         for group in &picture.groups {
@@ -103,9 +108,11 @@ impl NodeMetrics {
         page.counter(&own, [(Labels::new(), seconds(self.0.own_cpu_ns))])?;
         let processes = about("processes", "Processes of the machine in the last look.");
         page.gauge(&processes, [(Labels::new(), self.0.processes)])?;
-        let stalled = measured("stalled", Unit::Seconds, "Time in which some task of the machine waited for the resource.");
+        let stalled =
+            measured("stalled", Unit::Seconds, "Time in which some task of the machine waited for the resource.");
         let known = [("io", self.0.stalled_io_ns), ("memory", self.0.stalled_memory_ns)];
-        let known = known.into_iter().filter_map(|(name, ns)| Some((vec![("resource", name.to_owned())], seconds(ns?))));
+        let known =
+            known.into_iter().filter_map(|(name, ns)| Some((vec![("resource", name.to_owned())], seconds(ns?))));
         page.counter(&stalled, known)
     }
 
@@ -115,9 +122,17 @@ impl NodeMetrics {
             known.map(|(name, value)| (vec![("groupname", printable(name))], value))
         };
         let in_seconds = |(labels, ns)| (labels, seconds(ns));
-        let waited = measured("group_fault_waited", Unit::Seconds, "Time that sampled threads of the group waited in faults of files.");
+        let waited = measured(
+            "group_fault_waited",
+            Unit::Seconds,
+            "Time that sampled threads of the group waited in faults of files.",
+        );
         page.counter(&waited, each(|loss| loss.fault_ns).map(in_seconds))?;
-        let device = measured("group_device_waited", Unit::Seconds, "Time that threads of the group waited for devices (delay accounting).");
+        let device = measured(
+            "group_device_waited",
+            Unit::Seconds,
+            "Time that threads of the group waited for devices (delay accounting).",
+        );
         page.counter(&device, each(|loss| Some(loss.device_ns)).map(in_seconds))?;
         let major = about("group_major_faults", "Page faults of the group that started a read of a device.");
         page.counter(&major, each(|loss| Some(loss.major)))?;
@@ -148,7 +163,8 @@ mod tests {
     use crate::node::pass::Pressure;
 
     fn picture() -> Picture {
-        let sum = Loss { fault_ns: Some(1_500_000_000), device_ns: 5, major: 7, read_bytes: Some(4096), ..Loss::default() };
+        let sum =
+            Loss { fault_ns: Some(1_500_000_000), device_ns: 5, major: 7, read_bytes: Some(4096), ..Loss::default() };
         let files = vec![FileLoss { path: "/data/a".to_owned(), pid: 3, waited_ns: 2_000_000_000, major: 7 }];
         let groups = vec![GroupLoss { path: "/system.slice/db.service".to_owned(), processes: 2, sum }];
         let pressure = Pressure { io_ns: Some(500_000_000), memory_ns: None };
@@ -196,7 +212,8 @@ mod tests {
     fn promtool_finds_nothing_wrong() {
         use std::io::Write;
         use std::process::{Command, Stdio};
-        let started = Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let started =
+            Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let Ok(mut promtool) = started else {
             eprintln!("SKIPPED promtool_finds_nothing_wrong: promtool is not installed (Debian: prometheus)");
             return;
@@ -206,6 +223,10 @@ mod tests {
         promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
 
         let output = promtool.wait_with_output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{}\n{text}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{}\n{text}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 }

@@ -126,7 +126,7 @@ pub struct FaultCounts {
     /// Share of the time in which faults were sampled; below one for a program that faults so often that seeing all would slow it
     /// down. Its counts are estimates then, but for major faults, which are all seen.
     pub sampled: Option<f64>,
-    /// Half the width of the 95 % interval of [`seen`](FaultCounts::seen) as a share of it; none where it is not known.
+    /// Half the width of the 95 % interval of a part of [`seen`](FaultCounts::seen) as a share of it; none where it is not known.
     pub error: Option<f64>,
 }
 

@@ -73,6 +73,11 @@ impl Grid {
         *self.cells.entry((at_ns / self.bin_ns, offset / self.bin_bytes)).or_default() += count;
     }
 
+    /// Multiplies all counts.
+    pub fn scale(&mut self, factor: f64) {
+        self.cells.values_mut().for_each(|count| *count = (*count as f64 * factor).round() as u64);
+    }
+
     /// Widens the bins of time until one covers this moment.
     pub fn cover(&mut self, at_ns: u64) {
         while at_ns / self.bin_ns >= BINS {
@@ -98,6 +103,15 @@ impl FaultTimeline {
     pub fn at(&mut self, at_ns: u64) -> &mut Moment {
         self.cover(at_ns);
         &mut self.bins[(at_ns / self.bin_ns) as usize]
+    }
+
+    /// Multiplies the counts of faults; waits stay.
+    pub fn scale(&mut self, factor: f64) {
+        for moment in &mut self.bins {
+            for count in [&mut moment.faults, &mut moment.in_files] {
+                *count = (*count as f64 * factor).round() as u64;
+            }
+        }
     }
 
     /// Adds a wait from one moment to another.

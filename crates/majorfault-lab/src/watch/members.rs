@@ -34,6 +34,8 @@ pub enum GroupName {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Members {
     dir: PathBuf,
+    /// Its path within the hierarchy.
+    inside: PathBuf,
 }
 
 impl Members {
@@ -42,17 +44,28 @@ impl Members {
     /// Errors: Invalid (no such group, several, no process in it).
     pub fn of(name: &GroupName) -> Result<Members> {
         let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let dir = found(name, &hierarchies(&text))?;
-        let members = Members { dir };
+        let members = Members::at(found(name, &hierarchies(&text))?, &hierarchies(&text));
         match members.pids().is_empty() {
             true => Err(Error::Invalid(format!("no process is in the cgroup {}", members.dir.display()))),
             false => Ok(members),
         }
     }
 
+    fn at(dir: PathBuf, mounts: &[PathBuf]) -> Members {
+        let inside = mounts.iter().find_map(|mount| dir.strip_prefix(mount).ok()).unwrap_or(&dir).to_owned();
+        Members { dir, inside }
+    }
+
     /// Its directory.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Whether the process is in it or below, now.
+    pub fn has(&self, pid: u32) -> bool {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let own = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+        own.map(|path| Path::new(path.trim_start_matches('/'))).any(|path| path.starts_with(&self.inside))
     }
 
     /// The processes in it and below, now.
@@ -238,7 +251,19 @@ mod tests {
     fn the_processes_of_groups_below_belong_to_it_and_those_of_other_namespaces_are_none() {
         let (_root, mounts) = mounted(&["a", "a/b", "c"]);
 
-        assert_eq!(Members { dir: mounts[0].join("a") }.pids(), [1, 2]);
+        assert_eq!(Members::at(mounts[0].join("a"), &mounts).pids(), [1, 2]);
+    }
+
+    #[test]
+    fn this_process_is_in_its_own_group_and_in_those_above() {
+        let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
+        let own = groups.lines().filter_map(|line| line.splitn(3, ':').nth(2)).max_by_key(|path| path.len()).unwrap();
+        let mounts = [PathBuf::from("/mount")];
+        let is_in =
+            |path: &str| Members::at(mounts[0].join(path.trim_start_matches('/')), &mounts).has(std::process::id());
+
+        assert!(is_in(own) && is_in("/"));
+        assert!(!is_in(&format!("{own}/below")) && !is_in("/no/such"));
     }
 
     #[test]

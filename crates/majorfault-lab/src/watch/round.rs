@@ -78,7 +78,7 @@ struct Counters {
 
 impl Counters {
     fn open(scene: &Scene) -> Counters {
-        let mut observer = Observer::open(scene);
+        let mut observer = Observer::open_cheap(scene);
         let first = observer.read();
         Counters { observer, last: first.clone(), first }
     }
@@ -305,10 +305,13 @@ impl Round {
 
     /// The faults of this round, with the gaps that the sampler knows of.
     pub fn seen(&mut self, gaps: &Gaps) -> FaultCounts {
+        let coverage = &gaps.coverage;
+        let mut error = coverage.error();
         // A first short pause is no reason to distrust the counts.
-        let estimate = |share: &f64| *share < 0.99;
-        if let Some(share) = Some(gaps.coverage.share()).filter(estimate) {
-            self.missing.push(estimated(share, gaps.coverage.error()));
+        if coverage.share() < 0.99 {
+            let is_counted = self.scale_to_kernels_count();
+            error = if is_counted { Some(coverage.share_error()) } else { error };
+            self.missing.push(estimated(coverage.share(), is_counted, error));
         }
         let added_ns: u64 = self.tallies.values_mut().map(Tally::complete).sum();
         self.faults.waited_ns += added_ns;
@@ -317,10 +320,30 @@ impl Round {
             lost: gaps.lost,
             unfollowed: gaps.unfollowed,
             threads: self.threads.len(),
-            sampled: Some(gaps.coverage.share()),
-            error: gaps.coverage.error(),
+            sampled: Some(coverage.share()),
+            error,
             ..self.faults.clone()
         }
+    }
+
+    /// Windows tell which faults there are, but how many the kernel counts itself: on a busy machine the watcher takes the very
+    /// processor that the process would run on.
+    ///
+    /// Returns whether it did count.
+    fn scale_to_kernels_count(&mut self) -> bool {
+        let count =
+            |name| self.counters.as_ref()?.values().into_iter().find(|(known, _)| *known == name).map(|it| it.1);
+        let Some((minor, major)) = count("minor_faults").zip(count("major_faults")) else { return false };
+        if self.faults.seen == 0 || minor + major == 0 {
+            return false;
+        }
+        let factor = (minor + major) as f64 / self.faults.seen as f64;
+        let scale = |count: &mut u64| *count = (*count as f64 * factor).round() as u64;
+        let FaultCounts { seen, in_files, anonymous, unresolved, .. } = &mut self.faults;
+        [seen, in_files, anonymous, unresolved].into_iter().for_each(scale);
+        self.tallies.values_mut().for_each(|tally| tally.scale(factor));
+        self.timeline.scale(factor);
+        true
     }
 
     /// The process.
@@ -438,14 +461,13 @@ impl Round {
     }
 }
 
-/// That minor faults are counted from a part of the time.
-fn estimated(share: f64, error: Option<f64>) -> Missing {
+/// That minor faults are seen in a part of the time; `is_counted` where the kernel tells their number.
+fn estimated(share: f64, is_counted: bool, error: Option<f64>) -> Missing {
     let error = error.map_or("by an error that is not known".to_owned(), |error| format!("+-{:.0} %", 100.0 * error));
-    let reason = format!(
-        "there are so many that to see all would slow the program down: their number is estimated from {:.1} % of the time, {error}",
-        100.0 * share
-    );
-    Missing::new("all minor faults", reason, "")
+    let what =
+        if is_counted { "their number is the kernel's, their places are known" } else { "their number is estimated" };
+    let why = "there are so many that to see all would slow the program down";
+    Missing::new("all minor faults", format!("{why}: {what} from {:.1} % of the time, {error}", 100.0 * share), "")
 }
 
 /// Mapped files that hold data; the counters of files and devices observe them.

@@ -88,6 +88,12 @@ impl Tally {
         }
     }
 
+    /// Multiplies the counts of faults; those of waits stay.
+    pub fn scale(&mut self, factor: f64) {
+        self.faults = (self.faults as f64 * factor).round() as u64;
+        self.grid.scale(factor);
+    }
+
     /// Gives the major faults whose beginning fell into a pause the mean time of the others; returns what was added.
     pub fn complete(&mut self) -> u64 {
         let (count, sum_ns) = self.timed;
@@ -177,6 +183,18 @@ mod tests {
         let mut unknown = Tally::new(Duration::from_secs(1));
         unknown.wait(None, true, 1);
         assert_eq!((unknown.complete(), unknown.waited_ns), (0, 0));
+    }
+
+    #[test]
+    fn what_is_scaled_keeps_its_waits() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+        tally.add_many(Access { thread: 1, offset: 0 }, 0, 10);
+        tally.wait(Some(5), true, 1);
+
+        tally.scale(2.5);
+
+        assert_eq!((tally.faults, tally.waits, tally.waited_ns, tally.major), (25, 1, 5, 1));
+        assert_eq!(tally.grid.cells.values().sum::<u64>(), 25);
     }
 
     #[test]

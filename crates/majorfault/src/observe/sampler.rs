@@ -319,7 +319,7 @@ impl Sampler {
     /// all seen at their end, whatever the pace; without their beginning where that fell into a pause.
     pub fn pace(&mut self, share: f64) {
         let since = self.opened;
-        let (pacing, coverage) = (Pacing::new(share, since), Coverage::default());
+        let (pacing, coverage) = (Pacing::of_started(share, since), Coverage::default());
         self.pace = Some(Pace { share, pacing, coverage, until: None, since, pause: Nanos(0), has_paused: false });
     }
 

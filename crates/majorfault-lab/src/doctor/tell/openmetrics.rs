@@ -37,10 +37,8 @@ pub fn render(totals: &Totals) -> Result<String> {
 /// The same text in the format of Prometheus, 0.0.4, which node_exporter's textfile collector and `promtool check metrics` read: there a
 /// counter's name is that of its samples, and there are neither units nor an end.
 pub fn plain(text: &str) -> String {
-    let counters: HashSet<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
+    let counters: HashSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
     let line = |line: &str| {
         let mut words = line.splitn(4, ' ');
         match (words.next(), words.next(), words.next(), words.next()) {
