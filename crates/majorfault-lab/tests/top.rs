@@ -20,7 +20,7 @@ fn samples() -> bool {
     facility("fault samples", majorfault::observe::sampler::FAULT_SAMPLES.met().map_err(|missing| missing.to_string()))
 }
 
-fn find<'v>(list: &'v Value, is_it: impl Fn(&Value) -> bool) -> &'v Value {
+fn find(list: &Value, is_it: impl Fn(&Value) -> bool) -> &Value {
     list.as_array().unwrap().iter().find(|it| is_it(it)).unwrap_or_else(|| panic!("not found in {list:#}"))
 }
 

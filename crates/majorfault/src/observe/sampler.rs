@@ -397,8 +397,9 @@ impl Sampler {
         self.open_window();
         let from = self.pace.as_ref().map_or(Nanos(0), |pace| pace.since);
         let is_on = self.pace.as_ref().is_none_or(|pace| pace.until.is_none());
-        let busiest = self.collect();
+        // Before the rings are read: what comes into them meanwhile belongs to the next stretch, or else to none.
         let now = monotonic();
+        let busiest = self.collect();
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|(at, origin, _)| (*at, *origin));
         let is_sampled = |at: Nanos| is_on && at >= from;
