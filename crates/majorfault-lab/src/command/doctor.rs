@@ -181,9 +181,10 @@ pub(super) fn judged(all: Vec<Evidence>, together: bool) -> Vec<Judged> {
         return all.into_iter().map(judge).collect();
     }
     let waited = |evidence: &Evidence| evidence.faults.as_ref().map_or(0, |faults| faults.waited_ns);
-    // The first of equal ones.
-    let longest = (0..all.len()).rev().max_by_key(|index| waited(&all[*index]));
     let mut findings = doctor::examine(&all);
+    // The one that was named where nothing was found, or of equal ones.
+    let worst = (0..all.len()).rev().max_by_key(|index| waited(&all[*index]));
+    let longest = if findings.is_empty() { Some(0) } else { worst };
     let of = |index| if Some(index) == longest { std::mem::take(&mut findings) } else { Vec::new() };
     let found: Vec<Vec<Finding>> = (0..all.len()).map(of).collect();
     all.into_iter().zip(found).collect()
@@ -205,7 +206,7 @@ fn once(target: WatchTarget, options: gather::WatchOptions, once: Once, stop: &A
     judged.iter_mut().for_each(|(evidence, findings)| prove::recall(std::slice::from_ref(evidence), findings));
     let mut text = Vec::new();
     let written = if json {
-        let mut document = several::document(&judged);
+        let mut document = several::document(&judged, together);
         if let Some(proofs) = &proofs {
             document["proofs"] = prove::document(proofs);
         }
@@ -221,7 +222,7 @@ fn once(target: WatchTarget, options: gather::WatchOptions, once: Once, stop: &A
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
     if let Some(page) = &page {
         let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
-        let (evidence, findings) = several::most_telling(&judged);
+        let (evidence, findings) = several::most_telling(&judged, together);
         let text = || tell::page(evidence, findings, &proofs);
         if page.write_unless_stopped(stop.load(Ordering::Relaxed), text)? {
             eprintln!("majorfault: the report is {}", page.path().display());

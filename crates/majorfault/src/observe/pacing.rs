@@ -11,7 +11,7 @@ use crate::units::Nanos;
 pub const COST: Nanos = Nanos(2500);
 
 /// Share of a processor's time that sampling may take.
-pub const SHARE: f64 = 0.003;
+pub const SHARE: f64 = 0.01;
 
 /// The most that is saved up, so that a short program and the beginning of a flood are seen wholly: 8000 faults, or 0.4 % of the
 /// doctor's five seconds.
@@ -34,7 +34,7 @@ const NORMAL: f64 = 1.96;
 
 /// What is to be done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextTurn {
     /// Sampling goes on.
     On,
     /// Sampling pauses for this long.
@@ -86,7 +86,7 @@ impl Pacing {
     }
 
     /// Pays for the faults up to `now`, on the processor with the most; `extra` is what switching on and off took.
-    pub fn pay(&mut self, now: Nanos, faults: u64, extra: Nanos) -> Turn {
+    pub fn pay(&mut self, now: Nanos, faults: u64, extra: Nanos) -> NextTurn {
         let passed = now.0.saturating_sub(self.at.0) as f64;
         self.at = now;
         let spent = faults as f64 * COST.0 as f64 + extra.0 as f64;
@@ -94,12 +94,12 @@ impl Pacing {
         self.purse_ns = filled - spent;
         self.is_sparing = self.purse_ns < if self.is_sparing { PURSE_NS / 2.0 } else { 0.0 };
         if !self.is_sparing {
-            return Turn::On;
+            return NextTurn::On;
         }
         // What cannot be paid back within the longest pause is forgiven: else one burst would blind us for minutes.
         let pause = (-self.purse_ns / self.share).clamp(SHORTEST_PAUSE_NS, LONGEST_PAUSE_NS);
         self.purse_ns = self.purse_ns.max(-LONGEST_PAUSE_NS * self.share);
-        Turn::Pause(Nanos(pause as u64))
+        NextTurn::Pause(Nanos(pause as u64))
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
             now += window;
             on_ns += window;
             faults += rate * window / SECOND;
-            if let Turn::Pause(pause) = pacing.pay(Nanos(now), rate * window / SECOND, Nanos(0)) {
+            if let NextTurn::Pause(pause) = pacing.pay(Nanos(now), rate * window / SECOND, Nanos(0)) {
                 now += pause.0;
                 pacing.pay(Nanos(now), 0, Nanos(0));
             }
@@ -184,23 +184,23 @@ mod tests {
     fn the_beginning_of_a_flood_is_seen_wholly() {
         let mut pacing = Pacing::new(0.01, Nanos(0));
 
-        assert_eq!(pacing.pay(Nanos(1_000_000), 7_900, Nanos(0)), Turn::On);
-        assert!(matches!(pacing.pay(Nanos(2_000_000), 2900, Nanos(0)), Turn::Pause(_)));
+        assert_eq!(pacing.pay(Nanos(1_000_000), 7_900, Nanos(0)), NextTurn::On);
+        assert!(matches!(pacing.pay(Nanos(2_000_000), 2900, Nanos(0)), NextTurn::Pause(_)));
     }
 
     #[test]
     fn no_burst_blinds_for_longer_than_two_seconds() {
         let mut pacing = Pacing::new(0.01, Nanos(0));
 
-        assert_eq!(pacing.pay(Nanos(1000), 10_000_000, Nanos(0)), Turn::Pause(Nanos(2 * SECOND)));
-        assert_eq!(pacing.pay(Nanos(2 * SECOND + 1000), 0, Nanos(0)), Turn::Pause(Nanos(20_000_000)));
+        assert_eq!(pacing.pay(Nanos(1000), 10_000_000, Nanos(0)), NextTurn::Pause(Nanos(2 * SECOND)));
+        assert_eq!(pacing.pay(Nanos(2 * SECOND + 1000), 0, Nanos(0)), NextTurn::Pause(Nanos(20_000_000)));
     }
 
     #[test]
     fn a_program_that_is_known_to_fault_often_is_seen_in_windows_from_the_first_moment_on() {
         let first = |rate| Pacing::knowing(0.01, Nanos(0), rate).pay(Nanos(400_000), 0, Nanos(0));
 
-        assert_eq!((first(3_900.0), first(4_100.0)), (Turn::On, Turn::Pause(Nanos(20_000_000))));
+        assert_eq!((first(3_900.0), first(4_100.0)), (NextTurn::On, NextTurn::Pause(Nanos(20_000_000))));
     }
 
     #[test]
@@ -208,16 +208,16 @@ mod tests {
         let mut pacing = Pacing::new(0.01, Nanos(0));
         pacing.pay(Nanos(0), 8_001, Nanos(0));
 
-        assert_eq!(pacing.pay(Nanos(SECOND), 0, Nanos(0)), Turn::Pause(Nanos(20_000_000)));
-        assert_eq!(pacing.pay(Nanos(SECOND + SECOND / 10), 0, Nanos(0)), Turn::On);
+        assert_eq!(pacing.pay(Nanos(SECOND), 0, Nanos(0)), NextTurn::Pause(Nanos(20_000_000)));
+        assert_eq!(pacing.pay(Nanos(SECOND + SECOND / 10), 0, Nanos(0)), NextTurn::On);
     }
 
     #[test]
     fn a_program_that_starts_is_seen_wholly_for_40_000_faults() {
         let mut pacing = Pacing::of_started(0.01, Nanos(0));
 
-        assert_eq!(pacing.pay(Nanos(1000), 39_000, Nanos(0)), Turn::On);
-        assert!(matches!(pacing.pay(Nanos(2000), 2000, Nanos(0)), Turn::Pause(_)));
+        assert_eq!(pacing.pay(Nanos(1000), 39_000, Nanos(0)), NextTurn::On);
+        assert!(matches!(pacing.pay(Nanos(2000), 2000, Nanos(0)), NextTurn::Pause(_)));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
 
         let turn = pacing.pay(Nanos(0), 0, Nanos(20_200_000));
 
-        assert_eq!(turn, Turn::Pause(Nanos(20_000_000)));
+        assert_eq!(turn, NextTurn::Pause(Nanos(20_000_000)));
     }
 
     #[test]

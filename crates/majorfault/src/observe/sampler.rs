@@ -8,7 +8,7 @@
 //! start it, inherited by the new process and switched on by its exec. (A ring of one event for all processors would be enough for one
 //! thread, but the kernel allows no ring for inherited events except by processor.)
 
-use super::pacing::{Coverage, Pacing, Turn, WINDOW};
+use super::pacing::{Coverage, NextTurn, Pacing, WINDOW};
 use crate::needs::{Missing, Need, Probe};
 use crate::sys::clock::monotonic;
 use crate::sys::perf::Kernel;
@@ -404,7 +404,12 @@ impl Sampler {
         batch.sort_by_key(|(at, origin, _)| (*at, *origin));
         let is_sampled = |at: Nanos| is_on && at >= from;
         let sampled = batch.iter().filter(|(at, origin, _)| *origin == Origin::Faults && is_sampled(*at)).count();
-        let weight = self.turn(now, sampled as u64, busiest);
+        // A thread that waits for a device does not feel what recording that takes.
+        let has_read = |origin: Origin, record: &PerfRecord| {
+            origin == Origin::Events && matches!(record, PerfRecord::Fault { .. })
+        };
+        let waited = batch.iter().filter(|(_, origin, record)| has_read(*origin, record)).count();
+        let weight = self.turn(now, sampled as u64, busiest.saturating_sub(waited as u64));
         let mut faults = 0;
         for (at, origin, record) in batch.drain(..) {
             match self.translate(origin, record) {
@@ -448,7 +453,7 @@ impl Sampler {
         let Some(mut pace) = self.pace.take_if(|pace| pace.until.is_none()) else { return 1.0 };
         let weight = pace.coverage.note(pace.pause, Nanos(now.0.saturating_sub(pace.since.0)), sampled);
         (pace.pause, pace.since) = (Nanos(0), now);
-        if let Turn::Pause(pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
+        if let NextTurn::Pause(pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
             self.switch(false);
             (pace.until, pace.has_paused) = (Some(Nanos(now.0 + pause.0)), true);
         }

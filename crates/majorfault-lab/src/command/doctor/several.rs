@@ -16,7 +16,7 @@ const MOST_PRINTED: usize = 10;
 /// Errors: those of `out`.
 pub fn print(judged: &[Judged], together: bool, out: &mut dyn Write) -> io::Result<()> {
     if together {
-        let (evidence, findings) = most_telling(judged);
+        let (evidence, findings) = most_telling(judged, true);
         tell::print(evidence, findings, out)?;
         return match judged.len() - 1 {
             0 => Ok(()),
@@ -39,8 +39,8 @@ pub fn print(judged: &[Judged], together: bool, out: &mut dyn Write) -> io::Resu
 }
 
 /// The document of the most telling process, with the findings of all, and those of the others.
-pub fn document(judged: &[Judged]) -> Value {
-    let (evidence, _) = most_telling(judged);
+pub fn document(judged: &[Judged], together: bool) -> Value {
+    let (evidence, _) = most_telling(judged, together);
     // Those of one process are ranked already.
     let findings: Vec<Finding> = judged.iter().flat_map(|(_, findings)| findings).cloned().collect();
     let mut document = tell::document(evidence, &findings);
@@ -50,8 +50,14 @@ pub fn document(judged: &[Judged]) -> Value {
     document
 }
 
-/// The process with the worst findings and the longest waits; the one that was named where nobody has any.
-pub fn most_telling(judged: &[Judged]) -> (&Evidence, &[Finding]) {
+/// The process with the worst findings and the longest waits; the one that was named where nobody has any. Of those that belong
+/// `together` the one that has their findings.
+pub fn most_telling(judged: &[Judged], together: bool) -> (&Evidence, &[Finding]) {
+    if together {
+        let found = judged.iter().find(|(_, findings)| !findings.is_empty()).or(judged.first());
+        let (evidence, findings) = found.expect("the watch is of one process at least");
+        return (evidence, findings);
+    }
     // The first of equal ones.
     let best = judged.iter().rev().max_by_key(|judged| worth(judged)).expect("the watch is of one process at least");
     (&best.0, &best.1)
@@ -104,12 +110,20 @@ mod tests {
     #[test]
     fn where_nobody_has_anything_the_process_that_was_named_is_told() {
         assert_eq!(told(&[process(5, None, 0), process(2, None, 0)]), [5]);
-        assert_eq!(most_telling(&[process(5, None, 0), process(2, None, 0)]).0.target.pid, 5);
+        assert_eq!(most_telling(&[process(5, None, 0), process(2, None, 0)], false).0.target.pid, 5);
+    }
+
+    #[test]
+    fn of_a_service_the_process_with_the_findings_is_told_else_the_one_that_was_named() {
+        let told = |judged: &[Judged]| most_telling(judged, true).0.target.pid;
+
+        assert_eq!(told(&[process(5, None, 0), process(2, None, 9)]), 5);
+        assert_eq!(told(&[process(5, None, 0), process(2, Some(Severity::Note), 9)]), 2);
     }
 
     #[test]
     fn the_document_has_all_findings_and_all_processes() {
-        let document = document(&[process(1, Some(Severity::Note), 0), process(2, Some(Severity::Critical), 0)]);
+        let document = document(&[process(1, Some(Severity::Note), 0), process(2, Some(Severity::Critical), 0)], false);
 
         assert_eq!(document["target"]["pid"], 2);
         assert_eq!(document["findings"].as_array().unwrap().len(), 2);
