@@ -83,7 +83,9 @@ const MANY_ALREADY: Remedy = Remedy {
 
 /// One finding for each remedy whose files are waited for long enough; where only all together are, one for all.
 fn look(patient: Patient<'_>) -> Vec<Case> {
-    let files: Vec<Seat<'_>> = patient.files().filter(|seat| seat.file.waits > 0).collect();
+    // A file with a thousandth of another's waits is not what the program waits for.
+    let most = patient.files().map(|seat| seat.file.waits).max().unwrap_or(0);
+    let files: Vec<Seat<'_>> = patient.files().filter(|seat| seat.file.waits > most / 1000).collect();
     if !is_much(patient, &files) || !is_read(patient, &files) {
         return Vec::new();
     }

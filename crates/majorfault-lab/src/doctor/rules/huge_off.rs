@@ -1,6 +1,7 @@
 //! Much anonymous memory in small pages, where huge pages are possible.
 
 use crate::doctor::fact::Fact;
+use crate::doctor::patient::Patient;
 use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::watch::evidence::{Evidence, Huge};
 
@@ -13,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     remedies: &[&ALLOW, &ASK],
     gain: Gain::Unknown,
     explains: &[],
-    look: Sight::Each(look),
+    look: Sight::All(look),
     #[cfg(test)]
     example: tests::example,
 };
@@ -46,12 +47,17 @@ const ASK: Remedy = Remedy {
     backing: Backing::Try,
 };
 
-fn look(evidence: &Evidence) -> Vec<Case> {
-    let Some(huge) = evidence.huge.filter(|_| !evidence.process.huge_pages_off) else { return Vec::new() };
-    // After a fork, each write to a huge page would copy 2 MiB.
-    if evidence.faults.as_ref().is_some_and(|faults| faults.forks > 0) {
-        return Vec::new();
+fn look(patient: Patient<'_>) -> Vec<Case> {
+    // After a fork, each write to a huge page would copy 2 MiB; the child has the same memory.
+    let forks = |evidence: &Evidence| evidence.faults.as_ref().is_some_and(|faults| faults.forks > 0);
+    match patient.processes.iter().any(forks) {
+        true => Vec::new(),
+        false => Sight::Each(look_at).at(patient),
     }
+}
+
+fn look_at(evidence: &Evidence) -> Vec<Case> {
+    let Some(huge) = evidence.huge.filter(|_| !evidence.process.huge_pages_off) else { return Vec::new() };
     let setting = evidence.machine.huge_pages.as_str();
     // Where the program has refused huge pages (MADV_NOHUGEPAGE), it knows why.
     let anonymous_bytes = huge.anonymous_bytes.saturating_sub(huge.refused_bytes);
@@ -136,8 +142,10 @@ mod tests {
     fn a_program_that_forks_is_not_advised_to_copy_huge_pages() {
         let mut evidence = lying(1 << 30, 0, 0, "madvise");
         evidence.faults.as_mut().unwrap().forks = 1;
+        let child = lying(1 << 30, 0, 0, "madvise");
 
         assert_eq!(worst(&RULE, &evidence), None);
+        assert!(RULE.look.at(Patient { processes: &[evidence, child] }).is_empty());
     }
 
     /// Seen: glibc's tunable made a program 5 x slower.
