@@ -399,9 +399,14 @@ impl Sampler {
         let is_on = self.pace.as_ref().is_none_or(|pace| pace.until.is_none());
         // Before the rings are read: what comes into them meanwhile belongs to the next stretch, or else to none.
         let now = monotonic();
-        let busiest = self.collect();
+        // Twice: what a record of one ring follows was written to another ring before it, perhaps after that one was read. What only
+        // the second reading brought waits for its own second reading, else an exec would be seen after the mappings made since.
+        let first = self.collect();
+        let horizon = self.batch.iter().map(|(at, ..)| *at).max();
+        let busiest = first + self.collect();
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|(at, origin, _)| (*at, *origin));
+        let later = batch.split_off(batch.partition_point(|(at, ..)| Some(*at) <= horizon));
         let is_sampled = |at: Nanos| is_on && at >= from;
         let sampled = batch.iter().filter(|(at, origin, _)| *origin == Origin::Faults && is_sampled(*at)).count();
         // A thread that waits for a device does not feel what recording that takes.
@@ -423,6 +428,7 @@ impl Sampler {
                 Some(seen) => see(seen, 1.0),
             }
         }
+        batch.extend(later);
         self.batch = batch;
         faults
     }
