@@ -66,7 +66,7 @@ grep '^test result' "$log"
 grep SKIPPED "$log" || echo "no test was skipped"
 cargo doc --workspace --all-features --no-deps --locked --quiet
 # The Python package: a wheel, its types and its tests; what was skipped is listed there.
-timeout 400 sh crates/majorfault-python/test.sh
+timeout 600 sh crates/majorfault-python/test.sh
 # The program as a user builds it: answers right, records written, gates alive, page made. What neighbours on this machine
 # spoil is no failure; what we spoil is.
 cargo test --release --locked -p majorfault-lab --test first_run -- --ignored
