@@ -11,6 +11,7 @@ pub mod jobfile;
 pub mod kinds;
 pub mod lineup;
 pub mod machine;
+pub mod node;
 pub mod outputs;
 pub mod peer;
 pub mod place;

@@ -32,7 +32,7 @@ const LAB: Plan = Plan {
         &["run", "lineup"],
         &["experiment", "jobfile"],
         &["session"],
-        &["report", "doctor", "assist"],
+        &["report", "doctor", "assist", "node"],
         &["prove", "program"],
         &["command"],
     ],

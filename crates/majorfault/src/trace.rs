@@ -13,7 +13,8 @@
 //! `file NUMBER BYTES PATH` names a file before it is used; a path of `-` means unknown, and in others `%`, line feed and
 //! carriage return are written `%25`, `%0A`, `%0D`. A line of six numbers is a run of equal distances: file, thread, offset and
 //! length of its first extent, distance from one extent to the next (negative is backward), count. A thread's lines are in
-//! its order; the order between threads is not kept. `end` ends a complete trace.
+//! its order; the order between threads is not kept. `end` ends a complete trace, `end lacks COUNT` one whose recorder knows that it
+//! missed so many accesses.
 
 use crate::error::{Error, Result};
 use crate::files::Extent;
@@ -28,8 +29,9 @@ const HEADER: &str = "majorfault trace 2";
 /// How the first line ends; other versions end otherwise. The word before is the tool's name when the trace was written.
 const VERSION: &str = " trace 2";
 
-/// Last line of a complete trace.
+/// Last line of a complete trace, and how that of a trace with gaps begins.
 const END: &str = "end";
+const END_LACKS: &str = "end lacks ";
 
 /// The most extents of a trace: 24 bytes each are held while it is replayed.
 const MOST: u64 = 1 << 26;
@@ -82,6 +84,8 @@ impl Run {
 pub struct Trace {
     /// The files, by their number.
     pub files: Vec<TracedFile>,
+    /// Accesses that are known to have been missed.
+    pub lost: u64,
 }
 
 /// The record of one file.
@@ -127,6 +131,9 @@ impl Trace {
         for line in lines {
             if line == END {
                 return Ok(trace);
+            }
+            if let Some(lost) = line.strip_prefix(END_LACKS).and_then(|count| count.parse().ok()) {
+                return Ok(Trace { lost, ..trace });
             }
             let wrong = || format!("\"{line}\" is not a line of a trace");
             if let Some(declared) = line.strip_prefix("file ") {
@@ -236,8 +243,18 @@ impl Writer {
     /// Completes the trace and gives it its name. If that fails, there is no trace.
     ///
     /// Errors: Io (full disk).
-    pub fn finish(mut self) -> Result<()> {
-        self.line(format_args!("{END}"));
+    pub fn finish(self) -> Result<()> {
+        self.finish_lacking(0)
+    }
+
+    /// The same for a trace that is known to lack `lost` accesses, which its readers are told.
+    ///
+    /// Errors: as [`finish`](Writer::finish).
+    pub fn finish_lacking(mut self, lost: u64) -> Result<()> {
+        match lost {
+            0 => self.line(format_args!("{END}")),
+            lost => self.line(format_args!("{END_LACKS}{lost}")),
+        }
         self.check()?;
         let done = self.file.flush().and_then(|()| fs::rename(&self.draft, &self.path));
         done.map_err(|error| Error::io("finish the trace", &self.path, error))
@@ -255,6 +272,20 @@ impl Drop for Writer {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_trace_with_gaps_says_how_many_accesses_it_lacks() {
+        let path = std::env::temp_dir().join(format!("majorfault-gaps-{}.flt", std::process::id()));
+        let mut writer = Writer::create(&path).unwrap();
+        writer.file(Some("/x"), 4096);
+
+        writer.finish_lacking(7).unwrap();
+
+        assert_eq!(Trace::read(&path).unwrap().lost, 7);
+        Writer::create(&path).unwrap().finish_lacking(0).unwrap();
+        assert_eq!(Trace::read(&path).unwrap().lost, 0);
+        fs::remove_file(path).unwrap();
+    }
 
     #[test]
     fn what_is_no_finished_trace_is_refused() {

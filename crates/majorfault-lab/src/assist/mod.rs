@@ -12,6 +12,7 @@ pub use terminal::print;
 
 use crate::watch::faults::{Faults, FileFault, Happened};
 use crate::watch::files;
+use crate::watch::target::WatchTarget;
 use allowance::Allowance;
 use majorfault::files::{Layout, Target};
 use majorfault::observe::places::{FileId, Places};
@@ -108,11 +109,12 @@ pub struct AssistedFile {
     pub refused: Option<String>,
 }
 
-/// Helps process `pid` and the processes that it starts, until it ends, the time is over or `stop` is raised.
+/// Helps the target's processes, until it ends, the time is over or `stop` is raised.
 ///
 /// Errors: as `doctor` (no such process, no rights); Missing where its faults cannot be seen.
-pub fn assist(pid: u32, options: AssistOptions, stop: &AtomicBool) -> Result<Assisted> {
-    let faults = Faults::of(pid)?;
+pub fn assist(target: WatchTarget, options: AssistOptions, stop: &AtomicBool) -> Result<Assisted> {
+    let pid = target.named().unwrap_or_default();
+    let faults = Faults::of(target)?;
     Ok(Help { pid, options, ..Help::default() }.run(faults, stop))
 }
 

@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<Exit> {
     }
     let stop = stop_flag()?;
     let trace = trace.map(|path| Trace::read(&path).map(|trace| (path, trace))).transpose()?;
-    let mut launched = whom.launch()?;
+    let (mut launched, target) = whom.launch()?;
     let options = AssistOptions {
         length: length.map(|length| Duration::from_nanos(length.0)),
         budget: budget.0,
@@ -52,7 +52,7 @@ pub fn run(args: Args) -> Result<Exit> {
         trace,
         ..AssistOptions::default()
     };
-    let outcome = match assist::assist(launched.pid, options, &stop) {
+    let outcome = match assist::assist(target, options, &stop) {
         Ok(outcome) => outcome,
         // The program must not suffer because the assistant cannot help.
         Err(error) if launched.is_ours() => {
@@ -72,5 +72,5 @@ pub fn run(args: Args) -> Result<Exit> {
         false => std::io::stdout().write_all(&text),
     });
     written.map_err(|error| Error::io("write the outcome", "standard output", error))?;
-    launched.leave(outcome.ended, "without help")
+    launched.leave(outcome.ended, " without help")
 }

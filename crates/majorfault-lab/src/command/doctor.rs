@@ -1,41 +1,45 @@
 //! `majorfault doctor`: watches a process for some seconds and reports what is wrong with its file access.
 
+mod exporter;
 mod live;
+mod several;
 
-use crate::command::{Exit, stop_flag};
+use crate::command::launched::{Launched, Whom};
+use crate::command::{Exit, stop_flag, top};
 use crate::doctor::tell::{self, endpoint};
-use crate::doctor::{self, Severity};
+use crate::doctor::{self, Finding, Severity};
 use crate::outputs::{Force, Kind, Output, Outputs};
 use crate::prove;
+use crate::watch::evidence::Evidence;
 use crate::watch::gather;
+use crate::watch::target::WatchTarget;
 use clap::ValueEnum;
 use majorfault::{Error, Nanos, Result};
-use std::ffi::OsString;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long to watch by default; a live screen has to follow what happens.
 const ONCE: Nanos = Nanos(5_000_000_000);
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 const ROUND: Nanos = Nanos(2_000_000_000);
 
-/// Watch a running program and report what is wrong with its file access
+/// Watch a running program, with the processes that it starts, and report what is wrong with its file access
 ///
 /// The doctor only reads: it never stops or changes the program. Your own programs need no further rights where
 /// kernel.perf_event_paranoid is 2 or less.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
 pub struct Args {
-    /// Number of the process to watch
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
-    pid: Option<u32>,
-    /// A program to start and watch, with its arguments; it keeps running after the watch
-    #[arg(last = true, value_name = "COMMAND")]
-    program: Vec<OsString>,
+    #[command(flatten)]
+    whom: Whom,
+    /// Watch the ten processes of this machine (or of the group that is named, too) that lose most time in file access, found by a first
+    /// look of a second
+    #[arg(long, group = "whom", conflicts_with_all = ["pid", "program", "prove"])]
+    all: bool,
     /// How long to watch, or how long each round is [default: 5s, with --watch 2s]
     #[arg(long = "for", value_name = "TIME")]
     length: Option<Nanos>,
@@ -68,6 +72,9 @@ pub struct Args {
     /// Write the same metrics to this file after each round, for node_exporter (PATH ends with .prom)
     #[arg(long, value_name = "PATH", conflicts_with_all = ["json", "prove"])]
     textfile: Option<PathBuf>,
+    /// With --all and metrics: series of files, too; their paths may tell what others should not know
+    #[arg(long, requires = "all")]
+    file_labels: bool,
     #[command(flatten)]
     force: Force,
 }
@@ -96,28 +103,38 @@ impl From<Least> for Severity {
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
     let Files { page, textfile } = Files::claimed(&args)?;
-    let Args { pid, program, length, deep, advice, prove, json, fail_on, watch, openmetrics, .. } = args;
+    let Args { whom, all, length, deep, advice, prove, json, fail_on, watch, openmetrics, file_labels, .. } = args;
     let length = length.unwrap_or(if watch { ROUND } else { ONCE });
     if length.0 == 0 {
         return Err(Error::Invalid("--for 0 watches nothing; watch for 1s or more".to_owned()));
     }
     let stop = stop_flag()?;
-    let mut child = start(&program)?;
-    let pid = child.as_ref().map(Child::id).or(pid).unwrap_or_default();
-    let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep: deep || prove, advice };
     let outputs = live::LiveOutputs { watch, openmetrics, textfile };
-    let worst = match outputs.is_any() {
-        true => live::run(pid, options, outputs, &stop)?,
-        false => once(pid, options, Once { prove, json, page, is_ours: child.is_some() }, &stop)?,
-    };
-    if let Some(child) = &mut child
-        && !matches!(child.try_wait(), Ok(Some(_)))
-    {
-        let name = program.first().map(|name| name.to_string_lossy()).unwrap_or_default();
-        eprintln!("majorfault: {name} keeps running as process {pid}");
+    if all && !watch && outputs.is_any() {
+        let wanted = top::wanted(whom.group().as_ref())?;
+        let worst = exporter::run(wanted, Duration::from_nanos(length.0), outputs, file_labels, &stop)?;
+        return Ok(exit(fail_on, worst));
     }
+    let name = whom.program_name();
+    // The program's output goes to standard error, so that the findings stay readable.
+    let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
+    let (mut launched, target) = match all {
+        true => (Launched::default(), top::worst_of(whom.group().as_ref(), FIRST_LOOK, &stop)?),
+        false => whom.launch_into(output)?,
+    };
+    let options = gather::WatchOptions { length: Duration::from_nanos(length.0), deep: deep || prove, advice };
+    let worst = match outputs.is_any() {
+        true => live::run(target, options, outputs, !all, &stop)?,
+        false => once(target, options, Once { prove, json, page, is_ours: launched.is_ours(), together: !all }, &stop)?,
+    };
+    launched.tell_running(&name.unwrap_or_default(), "");
+    Ok(exit(fail_on, worst))
+}
+
+/// Whether what was found is bad enough for exit code 1.
+fn exit(fail_on: Option<Least>, worst: Option<Severity>) -> Exit {
     let fails = fail_on.is_some_and(|least| worst.is_some_and(|worst| worst >= least.into()));
-    Ok(if fails { Exit::No } else { Exit::Ok })
+    if fails { Exit::No } else { Exit::Ok }
 }
 
 /// The output files, claimed before the watch.
@@ -129,8 +146,7 @@ struct Files {
 impl Files {
     fn claimed(args: &Args) -> Result<Files> {
         let mut outputs = Outputs::new(args.force);
-        args.pid.into_iter().for_each(|pid| outputs.watches(pid));
-        outputs.starts(&args.program);
+        args.whom.is_input_of(&mut outputs);
         let page = outputs.claim_named("--report", Kind::Page, args.report.as_deref())?;
         let textfile = outputs.claim_named("--textfile", Kind::Metrics, args.textfile.as_deref())?;
         Ok(Files { page, textfile })
@@ -147,25 +163,56 @@ struct Once {
     page: Option<Output>,
     /// We started the program, so its end is not a failure.
     is_ours: bool,
+    /// The processes are one service.
+    together: bool,
+}
+
+/// A process and what was found about it.
+pub(super) type Judged = (Evidence, Vec<Finding>);
+
+/// Judges the processes: as one service where they belong `together` (a tree, a group), else each on its own. What was found of a
+/// service stands with the process that waited longest.
+pub(super) fn judged(all: Vec<Evidence>, together: bool) -> Vec<Judged> {
+    if !together {
+        let judge = |evidence: Evidence| {
+            let findings = doctor::examine(std::slice::from_ref(&evidence));
+            (evidence, findings)
+        };
+        return all.into_iter().map(judge).collect();
+    }
+    let waited = |evidence: &Evidence| evidence.faults.as_ref().map_or(0, |faults| faults.waited_ns);
+    let mut findings = doctor::examine(&all);
+    // The one that was named where nothing was found, or of equal ones.
+    let worst = (0..all.len()).rev().max_by_key(|index| waited(&all[*index]));
+    let longest = if findings.is_empty() { Some(0) } else { worst };
+    let of = |index| if Some(index) == longest { std::mem::take(&mut findings) } else { Vec::new() };
+    let found: Vec<Vec<Finding>> = (0..all.len()).map(of).collect();
+    all.into_iter().zip(found).collect()
+}
+
+/// The worst severity that was found.
+pub(super) fn worst(judged: &[Judged]) -> Option<Severity> {
+    judged.iter().flat_map(|(_, findings)| findings).map(|finding| finding.severity).max()
 }
 
 /// Watches once and prints; returns the worst severity found.
-fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
-    let Once { prove, json, page, is_ours } = once;
-    let evidence = gather::gather(pid, options, stop)?;
-    let processes = std::slice::from_ref(&evidence);
-    let mut findings = doctor::examine(processes);
-    let proofs = prove.then(|| prove::prove(processes, &findings, stop));
-    prove::recall(processes, &mut findings);
+fn once(target: WatchTarget, options: gather::WatchOptions, once: Once, stop: &AtomicBool) -> Result<Option<Severity>> {
+    let Once { prove, json, page, is_ours, together } = once;
+    let named = target.named();
+    let all = gather::gather(target, options, stop)?;
+    let mut judged = judged(all, together);
+    let proven = |(evidence, findings): &Judged| prove::prove(std::slice::from_ref(evidence), findings, stop);
+    let proofs = prove.then(|| judged.iter().flat_map(proven).collect::<Vec<_>>());
+    judged.iter_mut().for_each(|(evidence, findings)| prove::recall(std::slice::from_ref(evidence), findings));
     let mut text = Vec::new();
     let written = if json {
-        let mut document = tell::document(&evidence, &findings);
+        let mut document = several::document(&judged, together);
         if let Some(proofs) = &proofs {
             document["proofs"] = prove::document(proofs);
         }
         writeln!(text, "{document:#}")
     } else {
-        let printed = tell::print(&evidence, &findings, &mut text);
+        let printed = several::print(&judged, together, &mut text);
         match &proofs {
             Some(proofs) => printed.and_then(|()| tell::print_proofs(&prove::sentences(proofs), &mut text)),
             None => printed,
@@ -175,24 +222,17 @@ fn once(pid: u32, options: gather::WatchOptions, once: Once, stop: &AtomicBool) 
     written.map_err(|error| Error::io("write the findings", "standard output", error))?;
     if let Some(page) = &page {
         let proofs = proofs.as_deref().map(prove::sentences).unwrap_or_default();
-        let text = || tell::page(&evidence, &findings, &proofs);
+        let (evidence, findings) = several::most_telling(&judged, together);
+        let text = || tell::page(evidence, findings, &proofs);
         if page.write_unless_stopped(stop.load(Ordering::Relaxed), text)? {
             eprintln!("majorfault: the report is {}", page.path().display());
         }
     }
-    if evidence.ended && !is_ours {
+    if let Some(pid) = named.filter(|_| !is_ours && judged.iter().all(|(evidence, _)| evidence.ended)) {
         return Err(Error::Invalid(format!(
             "process {pid} ended after {:.1} s of watching; the findings cover that time",
-            evidence.watched.as_secs_f64()
+            judged[0].0.watched.as_secs_f64()
         )));
     }
-    Ok(findings.iter().map(|finding| finding.severity).max())
-}
-
-/// Starts the program, if one is named. Its output goes to standard error, so that the findings stay readable.
-fn start(program: &[OsString]) -> Result<Option<Child>> {
-    let Some((name, arguments)) = program.split_first() else { return Ok(None) };
-    let output = std::io::stderr().as_fd().try_clone_to_owned().map_or(Stdio::null(), Stdio::from);
-    let child = Command::new(name).args(arguments).stdout(output).spawn();
-    child.map(Some).map_err(|error| Error::io("start the program", name, error).with_remedy("check its name and path"))
+    Ok(worst(&judged))
 }

@@ -2,27 +2,42 @@
 
 use crate::command::Exit;
 use crate::outputs::Outputs;
+use crate::watch::members::{GroupName, Members};
+use crate::watch::target::{Prepared, WatchTarget};
 use majorfault::{Error, Result};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
-/// The process to watch, as the command line names it.
+/// The processes to watch, as the command line names them.
 #[derive(clap::Args)]
-#[command(group(clap::ArgGroup::new("whom").required(true).args(["pid", "program"])))]
+#[command(group(clap::ArgGroup::new("whom").required(true).multiple(true).args(["pid", "program", "cgroup", "unit", "container"])))]
 pub struct Whom {
-    /// Number of the process; processes that it starts are included
+    /// Number of the process; processes that it has started and will start are included, unless --no-tree says otherwise
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    #[arg(conflicts_with_all = ["program", "cgroup", "unit", "container"])]
     pid: Option<u32>,
-    /// A program to start, with its arguments; majorfault ends with its exit code
-    #[arg(last = true, value_name = "COMMAND")]
+    /// A program to start, with its arguments; it is watched from its first instruction on
+    #[arg(last = true, value_name = "COMMAND", conflicts_with_all = ["cgroup", "unit", "container"])]
     program: Vec<OsString>,
+    /// Only the process itself, not those that it starts
+    #[arg(long, conflicts_with_all = ["cgroup", "unit", "container"])]
+    no_tree: bool,
+    /// The processes of a cgroup and of those below: its directory, or its path as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["unit", "container"])]
+    cgroup: Option<PathBuf>,
+    /// The processes of a systemd unit (NAME means NAME.service)
+    #[arg(long, value_name = "NAME", conflicts_with = "container")]
+    unit: Option<String>,
+    /// The processes of a container: the beginning of its number, or its name where its cgroup has it (LXC, systemd-nspawn)
+    #[arg(long, value_name = "ID")]
+    container: Option<String>,
 }
 
-/// The process, and its handle where it was started here.
+/// The handle of a program that was started here.
+#[derive(Default)]
 pub struct Launched {
-    /// Its number.
-    pub pid: u32,
     child: Option<Child>,
 }
 
@@ -33,18 +48,52 @@ impl Whom {
         outputs.starts(&self.program);
     }
 
-    /// Starts the program, if one is named. It keeps our standard input and output.
-    ///
-    /// Errors: Io (no such program).
-    pub fn launch(self) -> Result<Launched> {
-        let Some((name, arguments)) = self.program.split_first() else {
-            return Ok(Launched { pid: self.pid.unwrap_or_default(), child: None });
-        };
-        let child = Command::new(name).args(arguments).spawn();
-        let child = child
-            .map_err(|error| Error::io("start the program", name, error).with_remedy("check its name and path"))?;
-        Ok(Launched { pid: child.id(), child: Some(child) })
+    /// The name of the program that is to be started.
+    pub fn program_name(&self) -> Option<String> {
+        self.program.first().map(|name| name.to_string_lossy().into_owned())
     }
+
+    /// Starts the program, if one is named. It keeps our standard input and output, and is watched from its first instruction on.
+    ///
+    /// Errors: Io (no such program), Invalid (no such group).
+    pub fn launch(self) -> Result<(Launched, WatchTarget)> {
+        self.launch_into(Stdio::inherit())
+    }
+
+    /// The same with the program's standard output going to `output`.
+    ///
+    /// Errors: as [`launch`](Self::launch).
+    pub fn launch_into(self, output: Stdio) -> Result<(Launched, WatchTarget)> {
+        if let Some(group) = self.group() {
+            return Ok((Launched { child: None }, WatchTarget::group(Members::of(&group)?)));
+        }
+        let tree = !self.no_tree;
+        let Some((name, arguments)) = self.program.split_first() else {
+            let pid = self.pid.unwrap_or_default();
+            return Ok((Launched { child: None }, WatchTarget::running(pid).with_tree(tree)));
+        };
+        let (child, target) = start(Command::new(name).args(arguments).stdout(output))?;
+        Ok((Launched { child: Some(child) }, target.with_tree(tree)))
+    }
+
+    /// The group that was named.
+    pub fn group(&self) -> Option<GroupName> {
+        let cgroup = self.cgroup.clone().map(GroupName::Cgroup);
+        let unit = self.unit.clone().map(GroupName::Unit);
+        cgroup.or(unit).or(self.container.clone().map(GroupName::Container))
+    }
+}
+
+/// Starts a program that is to be watched from its first instruction on.
+///
+/// Errors: Io (no such program).
+fn start(command: &mut Command) -> Result<(Child, WatchTarget)> {
+    let prepared = Prepared::here();
+    let child = command.spawn().map_err(|error| {
+        Error::io("start the program", command.get_program(), error).with_remedy("check its name and path")
+    })?;
+    let target = prepared.started(child.id());
+    Ok((child, target))
 }
 
 impl Launched {
@@ -64,12 +113,21 @@ impl Launched {
         Ok(Exit::Program(code as u8))
     }
 
+    /// Says that a program that was started here runs on, where it does.
+    pub fn tell_running(&mut self, name: &str, without: &str) {
+        if let Some(child) = &mut self.child
+            && !matches!(child.try_wait(), Ok(Some(_)))
+        {
+            eprintln!("majorfault: {name} keeps running{without} as process {}", child.id());
+        }
+    }
+
     /// The exit code when watching is over: the program's, if it was started here and has ended.
     ///
     /// Errors: as [`wait`](Self::wait).
     pub fn leave(&mut self, ended: bool, without: &str) -> Result<Exit> {
         if !ended && self.is_ours() {
-            eprintln!("majorfault: the program keeps running {without} as process {}", self.pid);
+            self.tell_running("the program", without);
             return Ok(Exit::Ok);
         }
         self.wait()

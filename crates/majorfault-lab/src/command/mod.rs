@@ -16,6 +16,7 @@ mod programs;
 mod progress;
 mod report;
 mod reproduce;
+mod top;
 mod trace;
 mod words;
 mod worker;
@@ -48,6 +49,7 @@ enum Command {
     Doctor(doctor::Args),
     Assist(assist::Args),
     Trace(trace::Args),
+    Top(top::Args),
     Kernel(kernel::Args),
     Probe(probe::Args),
     List(manual::ListArgs),
@@ -130,6 +132,7 @@ fn run(command: Command) -> majorfault::Result<Exit> {
         Command::Doctor(args) => doctor::run(args),
         Command::Assist(args) => assist::run(args),
         Command::Trace(args) => trace::run(args),
+        Command::Top(args) => top::run(args),
         Command::Kernel(args) => kernel::run(args),
         Command::Probe(args) => probe::run(args),
         Command::List(args) => manual::list(args),

@@ -38,9 +38,9 @@ pub fn run(args: Args) -> Result<Exit> {
     whom.is_input_of(&mut outputs);
     let trace = outputs.claim("--output", Kind::Trace, &output)?;
     let stop = stop_flag()?;
-    let mut launched = whom.launch()?;
+    let (mut launched, target) = whom.launch()?;
     let options = RecordingOptions { length: length.map(|length| Duration::from_nanos(length.0)), code };
-    let recorded = match trace.made_by(|path| recording::record(launched.pid, path, options, &stop)) {
+    let recorded = match trace.made_by(|path| recording::record(target, path, options, &stop)) {
         Ok(recorded) => recorded,
         Err(error) if launched.is_ours() => {
             eprintln!("majorfault: {error}; the program runs, but nothing is recorded");
@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<Exit> {
         Err(error) => return Err(error),
     };
     tell(&recorded, &output)?;
-    launched.leave(recorded.ended, "without being recorded")
+    launched.leave(recorded.ended, " without being recorded")
 }
 
 /// Reports on standard error what is in the trace; standard output belongs to the program.
@@ -66,8 +66,8 @@ fn tell(recorded: &Recorded, output: &Path) -> Result<()> {
         if recorded.files.len() > 8 {
             writeln!(text, "  and {} more files", recorded.files.len() - 8)?;
         }
-        if recorded.lost > 0 {
-            writeln!(text, "{} faults were lost (the rings were full): the trace has gaps", recorded.lost)?;
+        for loss in losses(recorded) {
+            writeln!(text, "{loss}")?;
         }
         if recorded.is_full {
             writeln!(text, "the trace is full; later accesses are not in it")?;
@@ -78,4 +78,19 @@ fn tell(recorded: &Recorded, output: &Path) -> Result<()> {
         std::io::stderr().write_all(&text)
     };
     write().map_err(|error| Error::io("write the summary of the trace", "standard error", error))
+}
+
+/// What is known to be missing, a sentence each.
+fn losses(recorded: &Recorded) -> Vec<String> {
+    let Recorded { lost, unfollowed, refused, left, .. } = recorded;
+    let all = [
+        (
+            *lost > 0,
+            format!("{lost} faults were lost (the rings were full, or their process was gone): the trace has gaps"),
+        ),
+        (*unfollowed > 0, format!("{unfollowed} threads were not followed: too few descriptors (ulimit -n)")),
+        (*refused > 0, format!("{refused} processes were not followed: they belong to another user")),
+        (*left > 0, format!("{left} processes that the program started run on, and are no longer recorded")),
+    ];
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, loss)| loss).collect()
 }

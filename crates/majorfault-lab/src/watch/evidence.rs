@@ -75,6 +75,17 @@ pub struct Process {
     pub huge_pages_off: bool,
 }
 
+impl Process {
+    /// Adds another process. Memory that both share counts twice.
+    pub fn add(&mut self, other: &Process) {
+        self.threads += other.threads;
+        self.resident_bytes += other.resident_bytes;
+        self.anonymous_bytes += other.anonymous_bytes;
+        self.page_table_bytes += other.page_table_bytes;
+        self.mappings += other.mappings;
+    }
+}
+
 /// The growth of /proc/PID/io.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Calls {
@@ -117,6 +128,11 @@ pub struct FaultCounts {
     pub threads: usize,
     /// Nanoseconds waited in files by each thread that waited.
     pub waiting_ns: Vec<u64>,
+    /// Share of the time in which faults were sampled; below one for a program that faults so often that seeing all would slow it
+    /// down. Its counts are estimates then, but for major faults, which are all seen.
+    pub sampled: Option<f64>,
+    /// Half the width of the 95 % interval of a part of [`seen`](FaultCounts::seen) as a share of it; none where it is not known.
+    pub error: Option<f64>,
 }
 
 /// The advice calls seen.

@@ -1,10 +1,12 @@
 //! The page faults of a process and of the processes it starts, with the files that they are in.
 
-use super::{check, closed, has_ended, raise_descriptor_limit};
+use super::has_ended;
+use super::target::{Following, WatchTarget};
 use majorfault::observe::places::{FileId, Place, Places};
 use majorfault::observe::sampler::{Sampler, Seen};
 use majorfault::{Nanos, Result};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How often to check whether the program still runs.
@@ -39,35 +41,44 @@ pub enum Happened {
 
 /// The faults of a process and its children while it runs.
 pub struct Faults {
-    pid: u32,
+    /// The process that was named; none for several.
+    pid: Option<u32>,
+    tree: bool,
     sampler: Sampler,
     places: HashMap<u32, Places>,
+    refused: usize,
+    /// Faults whose process was not known.
+    unplaced: u64,
     alive_at: Instant,
 }
 
 impl Faults {
-    /// Follows the faults of `pid` from now on.
+    /// Follows the faults of the target: from its first one where we start it, otherwise from now on.
     ///
     /// Errors: Invalid (no such process, a thread, a kernel thread), Missing (another user's; no rights to sample).
-    pub fn of(pid: u32) -> Result<Faults> {
-        check(pid)?;
-        let places = Places::of(pid).map_err(|error| closed(pid, &error))?;
-        raise_descriptor_limit();
-        let sampler = Sampler::open(pid)?;
-        Ok(Faults { pid, sampler, places: HashMap::from([(pid, places)]), alive_at: Instant::now() })
+    pub fn of(target: WatchTarget) -> Result<Faults> {
+        let (pid, tree) = (target.named(), target.has_tree());
+        let Following { sampler, places, refused } = target.follow()?;
+        Ok(Faults { pid, tree, sampler, places, refused, unplaced: 0, alive_at: Instant::now() })
     }
 
     /// Shows the faults in files since the last time; returns the number of all faults.
     pub fn read(&mut self, mut see: impl FnMut(Happened, &HashMap<u32, Places>)) -> u64 {
-        let places = &mut self.places;
-        self.sampler.read(|seen| match seen {
-            Seen::Fault { process, thread, address, .. } => {
-                if let Some((file, offset)) = locate(places, process, address) {
-                    see(Happened::Fault(FileFault { process, thread, file, offset, address }), places);
+        let gone = self.gone();
+        let (pid, tree, places, unplaced) = (self.pid, self.tree, &mut self.places, &mut self.unplaced);
+        let is_ours = |process: u32| tree || pid == Some(process);
+        let seen = self.sampler.read(|seen| match seen {
+            Seen::Fault { process, thread, address, at, .. } if is_ours(process) => {
+                match locate(places, process, address, at) {
+                    Some(Place::File(file, offset)) => {
+                        see(Happened::Fault(FileFault { process, thread, file, offset, address }), places);
+                    }
+                    Some(_) => {}
+                    None => *unplaced += 1,
                 }
             }
-            Seen::Waited { process, address, waited, .. } => {
-                if let Some((file, _)) = locate(places, process, address) {
+            Seen::Waited { process, address, at, waited, .. } if is_ours(process) => {
+                if let Some(Place::File(file, _)) = locate(places, process, address, at) {
                     see(Happened::Waited(file, waited), places);
                 }
             }
@@ -76,41 +87,71 @@ impl Faults {
                     places.note(mapped);
                 }
             }
-            Seen::Forked { process, .. } => {
-                // A child that has ended already has no faults left.
-                if let Ok(of_child) = Places::of(process) {
-                    if places.len() >= MOST_PROCESSES {
-                        places.retain(|pid, _| !has_ended(*pid));
-                    }
+            Seen::Forked { process, parent, .. } => {
+                let of_child = places.get(&parent).map(|places| places.forked(process));
+                if let Some(of_child) = of_child.or_else(|| Places::of(process).ok()) {
                     places.insert(process, of_child);
                 }
             }
-        })
+            Seen::Executed { process, at, .. } => {
+                places.entry(process).or_insert_with(|| Places::unread(process)).execute(at);
+            }
+            _ => {}
+        });
+        self.places.retain(|process, _| !gone.contains(process));
+        seen
     }
 
-    /// Whether the process has ended; checked only now and then.
+    /// Processes that have ended, where so many are known that they should be forgotten: what is in the rings of them by now is
+    /// shown by the next reading, and nothing follows.
+    fn gone(&self) -> HashSet<u32> {
+        if self.places.len() < MOST_PROCESSES {
+            return HashSet::new();
+        }
+        self.places.keys().copied().filter(|process| has_ended(*process)).collect()
+    }
+
+    /// Whether the program has ended; checked only now and then.
     pub fn has_ended(&mut self) -> bool {
         if self.alive_at.elapsed() < ALIVE {
             return false;
         }
         self.alive_at = Instant::now();
-        has_ended(self.pid)
+        match self.pid {
+            Some(pid) => has_ended(pid),
+            None => self.places.keys().all(|pid| has_ended(*pid)),
+        }
     }
 
-    /// Faults lost because they did not fit into the rings.
+    /// Processes started by the program that still run.
+    pub fn left(&self) -> usize {
+        self.places
+            .keys()
+            .filter(|process| self.tree && self.pid.is_some_and(|pid| pid != **process) && !has_ended(**process))
+            .count()
+    }
+
+    /// Faults lost because they did not fit into the rings, and those whose process was not known.
     pub fn lost(&self) -> u64 {
-        self.sampler.lost()
+        self.sampler.lost() + self.unplaced
     }
 
     /// Threads that could not be followed.
     pub fn unfollowed(&self) -> usize {
         self.sampler.unfollowed()
     }
+
+    /// Processes of the tree that could not be followed.
+    pub fn refused(&self) -> usize {
+        self.refused
+    }
 }
 
-fn locate(places: &mut HashMap<u32, Places>, process: u32, address: u64) -> Option<(FileId, u64)> {
-    match places.get_mut(&process)?.locate(address) {
-        Place::File(file, offset) => Some((file, offset)),
-        _ => None,
-    }
+/// None where the process is not known.
+fn locate(places: &mut HashMap<u32, Places>, process: u32, address: u64, at: Nanos) -> Option<Place> {
+    let places = match places.entry(process) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(new) => new.insert(Places::of(process).ok()?),
+    };
+    Some(places.locate_at(address, at))
 }

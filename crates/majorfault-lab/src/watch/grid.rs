@@ -60,12 +60,22 @@ impl Grid {
 
     /// Counts a fault this many nanoseconds after the beginning.
     pub fn add(&mut self, at_ns: u64, offset: u64) {
+        self.add_many(at_ns, offset, 1);
+    }
+
+    /// Counts a fault that stands for `count`.
+    pub fn add_many(&mut self, at_ns: u64, offset: u64, count: u64) {
         self.cover(at_ns);
         while offset / self.bin_bytes >= BINS {
             self.bin_bytes *= 2;
             self.merge(|(time, place)| (time, place / 2));
         }
-        *self.cells.entry((at_ns / self.bin_ns, offset / self.bin_bytes)).or_default() += 1;
+        *self.cells.entry((at_ns / self.bin_ns, offset / self.bin_bytes)).or_default() += count;
+    }
+
+    /// Multiplies all counts.
+    pub fn scale(&mut self, factor: f64) {
+        self.cells.values_mut().for_each(|count| *count = (*count as f64 * factor).round() as u64);
     }
 
     /// Widens the bins of time until one covers this moment.
@@ -93,6 +103,15 @@ impl FaultTimeline {
     pub fn at(&mut self, at_ns: u64) -> &mut Moment {
         self.cover(at_ns);
         &mut self.bins[(at_ns / self.bin_ns) as usize]
+    }
+
+    /// Multiplies the counts of faults; waits stay.
+    pub fn scale(&mut self, factor: f64) {
+        for moment in &mut self.bins {
+            for count in [&mut moment.faults, &mut moment.in_files] {
+                *count = (*count as f64 * factor).round() as u64;
+            }
+        }
     }
 
     /// Adds a wait from one moment to another.

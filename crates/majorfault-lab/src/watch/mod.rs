@@ -7,6 +7,7 @@ pub mod faults;
 pub mod files;
 pub mod gather;
 pub mod grid;
+pub mod members;
 pub mod order;
 pub mod recording;
 mod round;
@@ -14,6 +15,7 @@ mod round;
 pub mod scenes;
 mod status;
 mod tally;
+pub mod target;
 
 use majorfault::proc::number;
 use majorfault::{Error, Missing, Result};

@@ -2,6 +2,7 @@
 
 use super::faults::{Faults, FileFault, Happened};
 use super::files;
+use super::target::WatchTarget;
 use majorfault::observe::places::{FileId, Places};
 use majorfault::trace::{Run, Writer};
 use majorfault::{Extent, Result};
@@ -37,8 +38,14 @@ pub struct Recorded {
     pub length: Duration,
     /// Whether the program ended.
     pub ended: bool,
-    /// Faults lost because they did not fit into the rings, so that the trace has gaps.
+    /// Faults lost because they did not fit into the rings, or whose process was not known: the trace has gaps.
     pub lost: u64,
+    /// Threads that were not followed, because descriptors are limited.
+    pub unfollowed: usize,
+    /// Processes that were not followed: another user's.
+    pub refused: usize,
+    /// Processes that the program has started and that ran on when it ended.
+    pub left: usize,
     /// Whether the trace is full and recording ended there.
     pub is_full: bool,
     /// By file, those with the most accesses first.
@@ -58,11 +65,11 @@ pub struct RecordedFile {
     pub threads: usize,
 }
 
-/// Records `pid` and the processes that it starts into a trace at `path`, until it ends, the time is over or `stop` is raised.
+/// Records the target into a trace at `path`, until it ends, the time is over or `stop` is raised.
 ///
 /// Errors: as [`Faults::of`]; Io (the trace cannot be written).
-pub fn record(pid: u32, path: &Path, options: RecordingOptions, stop: &AtomicBool) -> Result<Recorded> {
-    let mut faults = Faults::of(pid)?;
+pub fn record(target: WatchTarget, path: &Path, options: RecordingOptions, stop: &AtomicBool) -> Result<Recorded> {
+    let mut faults = Faults::of(target)?;
     let mut tape =
         Tape { writer: Writer::create(path)?, files: HashMap::new(), runs: HashMap::new(), code: options.code };
     let began = Instant::now();
@@ -80,7 +87,10 @@ pub fn record(pid: u32, path: &Path, options: RecordingOptions, stop: &AtomicBoo
     faults.read(|happened, places| tape.take(happened, places));
     recorded.length = began.elapsed();
     recorded.lost = faults.lost();
-    recorded.files = tape.finish()?;
+    recorded.unfollowed = faults.unfollowed();
+    recorded.refused = faults.refused();
+    recorded.left = faults.left();
+    recorded.files = tape.finish(recorded.lost)?;
     Ok(recorded)
 }
 
@@ -116,13 +126,13 @@ impl Tape {
         self.files.values().flatten().map(|(_, file)| file.accesses).sum()
     }
 
-    fn finish(mut self) -> Result<Vec<RecordedFile>> {
+    fn finish(mut self, lost: u64) -> Result<Vec<RecordedFile>> {
         for ((thread, file), run) in self.runs.drain() {
             if let Some(Some((number, _))) = self.files.get(&file) {
                 self.writer.run(*number, thread, run);
             }
         }
-        self.writer.finish()?;
+        self.writer.finish_lacking(lost)?;
         let mut files: Vec<RecordedFile> = self.files.into_values().flatten().map(|(_, file)| file).collect();
         files.sort_by_key(|file| std::cmp::Reverse(file.accesses));
         Ok(files)

@@ -9,9 +9,10 @@ use super::status;
 use super::tally::{Tally, Track};
 use crate::place;
 use crate::watch::files::{self, Mount};
+use majorfault::observe::pacing::Coverage;
 use majorfault::observe::pattern::{self, Access};
 use majorfault::observe::places::{FileId, Place, Places};
-use majorfault::observe::sampler::{Sampler, Seen};
+use majorfault::observe::sampler::Seen;
 use majorfault::observe::{Kind, Observer, Scene, Snapshot};
 use majorfault::proc::smaps;
 use majorfault::{Missing, Nanos};
@@ -28,6 +29,17 @@ const MOST_DESCRIPTORS: usize = 256;
 /// Readings of cached bytes take at most a twentieth of the time: each costs more, the more is cached.
 const CACHE_SHARE: u32 = 20;
 
+/// What the sampler knows to have missed in a round.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    /// Records that did not fit.
+    pub lost: u64,
+    /// Threads that were not followed.
+    pub unfollowed: usize,
+    /// How much of the time was sampled.
+    pub coverage: Coverage,
+}
+
 /// A round in progress.
 pub struct Round {
     pid: u32,
@@ -35,9 +47,8 @@ pub struct Round {
     since: Nanos,
     places: Places,
     advice: Option<AdviceWatch>,
-    observer: Observer,
-    first: Snapshot,
-    last: Snapshot,
+    /// None for a process that has just been forked: most of them end soon.
+    counters: Option<Counters>,
     faults: FaultCounts,
     timeline: FaultTimeline,
     threads: HashSet<u32>,
@@ -54,88 +65,147 @@ pub struct Round {
     /// Whether faults cannot be seen.
     is_blind: bool,
     cache_not_before: Instant,
+    /// What a fault that stands for several left over when it was counted in whole numbers.
+    rest: f64,
     /// Whether the process has ended.
     pub ended: bool,
+}
+
+/// The counters of a process, from a first reading on.
+struct Counters {
+    observer: Observer,
+    first: Snapshot,
+    last: Snapshot,
+}
+
+impl Counters {
+    fn open(scene: &Scene) -> Counters {
+        let mut observer = Observer::open_cheap(scene);
+        let first = observer.read();
+        Counters { observer, last: first.clone(), first }
+    }
+
+    /// Each keeps its last value when the process is gone.
+    fn read(&mut self) {
+        let now = self.observer.read();
+        for (last, now) in self.last.values.iter_mut().zip(&now.values) {
+            *last = now.or(*last);
+        }
+    }
+
+    /// Growth of totals, and levels, by name.
+    fn values(&self) -> Vec<(&'static str, u64)> {
+        let values = self.first.values.iter().zip(&self.last.values);
+        let pairs = self.observer.counters().zip(values);
+        pairs
+            .filter_map(|(counter, (first, last))| match counter.kind {
+                Kind::Total => Some((counter.name, (*last)?.saturating_sub((*first)?))),
+                Kind::Level => Some((counter.name, (*last)?)),
+            })
+            .collect()
+    }
 }
 
 impl Round {
     /// Starts a round at the moment `since`; `gap` is the reason why faults cannot be seen.
     pub fn new(pid: u32, places: Places, gap: Option<&Missing>, options: WatchOptions, since: Nanos) -> Round {
-        let found = place::of_process(pid);
-        let scene = Scene {
-            with_children: false,
-            pid: Some(pid),
-            cgroup: found.as_ref().map(|(dir, _)| dir.clone()),
-            files: data_paths(pid, &places),
-        };
-        let mut observer = Observer::open(&scene);
-        let mut missing = Vec::from_iter(gap.cloned());
-        let advice = options.advice.then(|| AdviceWatch::open(pid).map_err(|gap| missing.push(gap)).ok()).flatten();
-        missing.extend(observer.missing().iter().cloned());
-        let first = observer.read();
-        let mut round = Round {
+        let mut round = Round::of_new(pid, places, options, since);
+        round.missing.extend(gap.cloned());
+        round.is_blind = gap.is_some();
+        round.open_all(options.advice);
+        round.levels();
+        round
+    }
+
+    /// Starts a round of a process that has just been forked, with its faults alone.
+    pub fn of_new(pid: u32, places: Places, options: WatchOptions, since: Nanos) -> Round {
+        Round {
             pid,
             length: options.length,
             since,
             places,
-            advice,
-            observer,
-            last: first.clone(),
-            first,
+            advice: None,
+            counters: None,
             faults: FaultCounts::default(),
             timeline: FaultTimeline::new(options.length),
             threads: HashSet::new(),
             waiting: HashMap::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),
-            calls: [status::calls(pid); 2],
+            calls: [None; 2],
             process: Process::default(),
-            target: status::target(pid),
-            group: found.map(|(dir, limit)| status::group(&dir, limit.map(|bytes| bytes.0))),
-            mounts: files::mounts(pid),
-            missing,
-            is_blind: gap.is_some(),
+            target: Watched { pid, ..Watched::default() },
+            group: None,
+            mounts: Vec::new(),
+            missing: Vec::new(),
+            is_blind: false,
             cache_not_before: Instant::now(),
+            rest: 0.0,
             ended: false,
-        };
-        round.levels();
-        round
+        }
+    }
+
+    /// Opens everything else that is watched of a process.
+    fn open_all(&mut self, advice: bool) {
+        let pid = self.pid;
+        let found = place::of_process(pid);
+        let cgroup = found.as_ref().map(|(dir, _)| dir.clone());
+        let files = data_paths(pid, &self.places);
+        if advice {
+            self.advice = AdviceWatch::open(pid).map_err(|gap| self.missing.push(gap)).ok();
+        }
+        let counters = Counters::open(&Scene { with_children: false, pid: Some(pid), cgroup, files });
+        self.missing.extend(counters.observer.missing().iter().cloned());
+        self.counters = Some(counters);
+        self.calls = [status::calls(pid); 2];
+        self.target = status::target(pid);
+        self.group = found.map(|(dir, limit)| status::group(&dir, limit.map(|bytes| bytes.0)));
+        self.mounts = files::mounts(pid);
+    }
+
+    /// The round begins at this time, not earlier; its counters as well.
+    pub fn begin(&mut self, since: Nanos) {
+        self.since = since;
+        self.calls[0] = status::calls(self.pid);
+        if let Some(counters) = &mut self.counters {
+            counters.first = counters.observer.read();
+        }
+    }
+
+    /// The mappings of a process that this one forks now.
+    pub fn forked(&self, child: u32) -> Places {
+        self.places.forked(child)
+    }
+
+    /// Its mappings, for the next round.
+    pub fn places(&self) -> Places {
+        self.places.forked(self.pid)
+    }
+
+    /// Whole numbers whose sum is that of the weights.
+    fn whole(&mut self, weight: f64) -> u64 {
+        let exact = weight + self.rest;
+        self.rest = exact.fract();
+        exact as u64
     }
 
     /// Counts what the sampler shows.
+    #[cfg(test)]
     pub fn see(&mut self, seen: Seen) {
+        self.see_weighted(seen, 1.0);
+    }
+
+    /// The same for what stands for several events of the process.
+    pub fn see_weighted(&mut self, seen: Seen, weight: f64) {
         match seen {
             Seen::Fault { process, thread, at, address, .. } if process == self.pid => {
-                let at_ns = self.moment(at);
-                let moment = self.timeline.at(at_ns);
-                moment.faults += 1;
-                self.faults.seen += 1;
-                self.threads.insert(thread);
-                match self.places.locate(address) {
-                    Place::File(id, offset) => {
-                        moment.in_files += 1;
-                        self.faults.in_files += 1;
-                        self.tally(id).add(Access { thread, offset }, at_ns);
-                    }
-                    Place::Anonymous => self.faults.anonymous += 1,
-                    Place::Unknown => self.faults.unresolved += 1,
-                }
+                let count = self.whole(weight);
+                self.fault(Access { thread, offset: address }, at, count);
             }
             Seen::Waited { process, thread, at, address, waited, major } if process == self.pid => {
+                let count = if major { 1 } else { self.whole(weight) };
                 self.faults.major += u64::from(major);
-                // Long faults in anonymous memory clear huge pages; no thread waits for a device.
-                if let Place::File(id, _) = self.places.locate(address) {
-                    let waited_ns = waited.map_or(0, |waited| waited.0);
-                    self.faults.waits += 1;
-                    self.faults.waited_ns += waited_ns;
-                    *self.waiting.entry(thread).or_default() += waited_ns;
-                    let ended_ns = self.moment(at);
-                    self.timeline.wait(self.moment(Nanos(at.0.saturating_sub(waited_ns))), ended_ns);
-                    let tally = self.tally(id);
-                    tally.major += u64::from(major);
-                    tally.waits += 1;
-                    tally.waited_ns += waited_ns;
-                }
+                self.wait(Access { thread, offset: address }, at, (waited, major), count);
             }
             Seen::Mapped(mapped) if mapped.process == self.pid => {
                 self.faults.mapped += 1;
@@ -143,7 +213,50 @@ impl Round {
                 self.places.note(mapped);
             }
             Seen::Forked { parent, .. } if parent == self.pid => self.faults.forks += 1,
+            Seen::Executed { process, at, name } if process == self.pid => {
+                self.places.execute(at);
+                self.target = Watched { command: name.clone(), name, ..self.target };
+            }
             _ => {}
+        }
+    }
+
+    /// Counts a fault at an address.
+    fn fault(&mut self, Access { thread, offset: address }: Access, at: Nanos, count: u64) {
+        let at_ns = self.moment(at);
+        let place = self.places.locate_at(address, at);
+        let moment = self.timeline.at(at_ns);
+        moment.faults += count;
+        self.faults.seen += count;
+        self.threads.insert(thread);
+        match place {
+            Place::File(id, offset) => {
+                moment.in_files += count;
+                self.faults.in_files += count;
+                self.tally(id).add_many(Access { thread, offset }, at_ns, count);
+            }
+            Place::Anonymous => self.faults.anonymous += count,
+            Place::Unknown => self.faults.unresolved += count,
+        }
+    }
+
+    /// Counts a fault that has waited at an address.
+    fn wait(&mut self, access: Access, at: Nanos, (waited, major): (Option<Nanos>, bool), count: u64) {
+        // Long faults in anonymous memory clear huge pages; no thread waits for a device.
+        let Place::File(id, offset) = self.places.locate_at(access.offset, at) else { return };
+        let ended_ns = self.moment(at);
+        let waited_ns = waited.map(|waited| waited.0);
+        self.faults.waits += count;
+        self.faults.waited_ns += waited_ns.unwrap_or(0) * count;
+        *self.waiting.entry(access.thread).or_default() += waited_ns.unwrap_or(0) * count;
+        if let Some(waited_ns) = waited_ns {
+            self.timeline.wait(self.moment(Nanos(at.0.saturating_sub(waited_ns))), ended_ns);
+        }
+        let tally = self.tally(id);
+        tally.wait(waited_ns, major, count);
+        if waited.is_none() {
+            // It began in a pause: its place in the order is known all the same.
+            tally.add_many(Access { offset, ..access }, ended_ns, 0);
         }
     }
 
@@ -165,11 +278,16 @@ impl Round {
 
     /// Reads what changes slowly: counters, status, sizes of files. Each keeps its last value when the process is gone.
     pub fn levels(&mut self) {
-        let now = self.observer.read();
-        for (last, now) in self.last.values.iter_mut().zip(&now.values) {
-            *last = now.or(*last);
+        match &mut self.counters {
+            Some(counters) => counters.read(),
+            // It has lived long enough to be worth it.
+            None => self.open_all(false),
         }
         self.calls[1] = status::calls(self.pid).or(self.calls[1]);
+        if self.target.name.is_empty() || self.target.command == self.target.name {
+            let target = status::target(self.pid);
+            self.target = if target.name.is_empty() { std::mem::take(&mut self.target) } else { target };
+        }
         self.places.refresh();
         if let Some(process) = status::process(self.pid, self.places.mappings().len() as u64) {
             self.process = process;
@@ -190,14 +308,67 @@ impl Round {
     }
 
     /// The faults of this round, with the gaps that the sampler knows of.
-    pub fn seen(&self, sampler: &Sampler, lost_before: u64) -> FaultCounts {
+    pub fn seen(&mut self, gaps: &Gaps) -> FaultCounts {
+        let coverage = &gaps.coverage;
+        let mut error = coverage.error();
+        // A first short pause is no reason to distrust the counts.
+        if coverage.share() < 0.99 {
+            let is_counted = self.scale_to_kernels_count();
+            error = if is_counted { Some(coverage.share_error()) } else { error };
+            self.missing.push(estimated(coverage.share(), is_counted, error));
+        }
+        let added_ns: u64 = self.tallies.values_mut().map(Tally::complete).sum();
+        self.faults.waited_ns += added_ns;
         FaultCounts {
-            lost: sampler.lost().saturating_sub(lost_before),
-            unfollowed: sampler.unfollowed(),
+            seen: self.faults.seen.max(self.faults.major),
+            lost: gaps.lost,
+            unfollowed: gaps.unfollowed,
             threads: self.threads.len(),
             waiting_ns: self.waiting.values().copied().filter(|ns| *ns > 0).collect(),
+            sampled: Some(coverage.share()),
+            error,
             ..self.faults.clone()
         }
+    }
+
+    /// Windows tell which faults there are, but how many the kernel counts itself: on a busy machine the watcher takes the very
+    /// processor that the process would run on.
+    ///
+    /// Returns whether it did count.
+    fn scale_to_kernels_count(&mut self) -> bool {
+        let count =
+            |name| self.counters.as_ref()?.values().into_iter().find(|(known, _)| *known == name).map(|it| it.1);
+        let Some((minor, major)) = count("minor_faults").zip(count("major_faults")) else { return false };
+        if self.faults.seen == 0 || minor + major == 0 {
+            return false;
+        }
+        let factor = (minor + major) as f64 / self.faults.seen as f64;
+        let scale = |count: &mut u64| *count = (*count as f64 * factor).round() as u64;
+        let FaultCounts { seen, in_files, anonymous, unresolved, .. } = &mut self.faults;
+        [seen, in_files, anonymous, unresolved].into_iter().for_each(scale);
+        self.tallies.values_mut().for_each(|tally| tally.scale(factor));
+        self.timeline.scale(factor);
+        true
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether its counters are read, not only its faults.
+    pub fn is_counted(&self) -> bool {
+        self.counters.is_some()
+    }
+
+    /// Nanoseconds that its threads waited in files so far.
+    pub fn waited_ns(&self) -> u64 {
+        self.faults.waited_ns
+    }
+
+    /// Faults in files so far.
+    pub fn in_files(&self) -> u64 {
+        self.faults.in_files
     }
 
     /// The evidence at the end.
@@ -224,8 +395,12 @@ impl Round {
             process: self.process.clone(),
             calls: status::grown(self.calls),
             files,
-            descriptors: files::descriptors(self.pid, MOST_DESCRIPTORS),
-            counters: self.counters(),
+            descriptors: self
+                .counters
+                .as_ref()
+                .map(|_| files::descriptors(self.pid, MOST_DESCRIPTORS))
+                .unwrap_or_default(),
+            counters: self.counters.as_ref().map(Counters::values).unwrap_or_default(),
             machine: status::machine(),
             huge,
             timeline: faults.is_some().then_some(self.timeline),
@@ -236,17 +411,6 @@ impl Round {
             missing: self.missing,
             ended: self.ended,
         }
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let values = self.first.values.iter().zip(&self.last.values);
-        let pairs = self.observer.counters().zip(values);
-        pairs
-            .filter_map(|(counter, (first, last))| match counter.kind {
-                Kind::Total => Some((counter.name, (*last)?.saturating_sub((*first)?))),
-                Kind::Level => Some((counter.name, (*last)?)),
-            })
-            .collect()
     }
 
     /// Files mapped at the end, and files that were mapped during the watch and faulted.
@@ -292,7 +456,7 @@ impl Round {
             file.reached = files::reached(self.pid, &file.path, file.id).filter(|path| *path != *file.path);
         }
         if let Some(tally) = self.tallies.remove(&file.id) {
-            file.faults = tally.faults;
+            file.faults = tally.faults.max(tally.major);
             file.major = tally.major;
             file.waits = tally.waits;
             file.waited_ns = tally.waited_ns;
@@ -303,6 +467,15 @@ impl Round {
         }
         file
     }
+}
+
+/// That minor faults are seen in a part of the time; `is_counted` where the kernel tells their number.
+fn estimated(share: f64, is_counted: bool, error: Option<f64>) -> Missing {
+    let error = error.map_or("by an error that is not known".to_owned(), |error| format!("+-{:.0} %", 100.0 * error));
+    let what =
+        if is_counted { "their number is the kernel's, their places are known" } else { "their number is estimated" };
+    let why = "there are so many that to see all would slow the program down";
+    Missing::new("all minor faults", format!("{why}: {what} from {:.1} % of the time, {error}", 100.0 * share), "")
 }
 
 /// Mapped files that hold data; the counters of files and devices observe them.

@@ -23,6 +23,9 @@ pub struct Tally {
     pub waits: u64,
     /// Nanoseconds waited.
     pub waited_ns: u64,
+    /// Major faults whose beginning was not seen, and the number and time of those whose was.
+    pub untimed: u64,
+    timed: (u64, u64),
     /// Numbers of the pages that faulted.
     pub pages: HashSet<u64>,
     /// The latest faults, oldest first.
@@ -48,13 +51,19 @@ impl Tally {
     /// Nothing yet, in a watch of `length`.
     pub fn new(length: Duration) -> Tally {
         let (pages, latest, grid) = (HashSet::new(), VecDeque::new(), Grid::new(length));
-        Tally { faults: 0, major: 0, waits: 0, waited_ns: 0, pages, latest, grid }
+        Tally { faults: 0, major: 0, waits: 0, waited_ns: 0, untimed: 0, timed: (0, 0), pages, latest, grid }
     }
 
     /// Counts a fault this many nanoseconds after the beginning of the watch.
+    #[cfg(test)]
     pub fn add(&mut self, access: Access, at_ns: u64) {
-        self.faults += 1;
-        self.grid.add(at_ns, access.offset);
+        self.add_many(access, at_ns, 1);
+    }
+
+    /// Counts a fault that stands for `count` of the file.
+    pub fn add_many(&mut self, access: Access, at_ns: u64, count: u64) {
+        self.faults += count;
+        self.grid.add_many(at_ns, access.offset, count);
         if self.pages.len() < MOST_PAGES {
             self.pages.insert(access.offset / 4096);
         }
@@ -62,6 +71,36 @@ impl Tally {
             self.latest.pop_front();
         }
         self.latest.push_back(access);
+    }
+
+    /// Counts a fault that waited, and that stands for `count` of the file.
+    pub fn wait(&mut self, waited_ns: Option<u64>, major: bool, count: u64) {
+        self.waits += count;
+        self.major += u64::from(major);
+        match waited_ns {
+            Some(waited_ns) => {
+                self.waited_ns += waited_ns * count;
+                if major {
+                    self.timed = (self.timed.0 + 1, self.timed.1 + waited_ns);
+                }
+            }
+            None => self.untimed += u64::from(major),
+        }
+    }
+
+    /// Multiplies the counts of faults; those of waits stay.
+    pub fn scale(&mut self, factor: f64) {
+        self.faults = (self.faults as f64 * factor).round() as u64;
+        self.grid.scale(factor);
+    }
+
+    /// Gives the major faults whose beginning fell into a pause the mean time of the others; returns what was added.
+    pub fn complete(&mut self) -> u64 {
+        let (count, sum_ns) = self.timed;
+        let added_ns =
+            if count == 0 { 0 } else { (u128::from(sum_ns) * u128::from(self.untimed) / u128::from(count)) as u64 };
+        (self.untimed, self.waited_ns) = (0, self.waited_ns + added_ns);
+        added_ns
     }
 }
 
@@ -119,6 +158,43 @@ mod tests {
         let Tally { faults, major, waits, waited_ns, .. } = Tally::new(Duration::from_secs(1));
 
         assert_eq!((faults, major, waits, waited_ns), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_fault_that_stands_for_several_counts_as_many() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+
+        tally.add_many(Access { thread: 1, offset: 0 }, 0, 7);
+        tally.wait(Some(10), false, 7);
+
+        assert_eq!((tally.faults, tally.pages.len(), tally.latest.len()), (7, 1, 1));
+        assert_eq!((tally.waits, tally.waited_ns, tally.major), (7, 70, 0));
+        assert_eq!(tally.grid.cells.values().sum::<u64>(), 7);
+    }
+
+    #[test]
+    fn reads_whose_beginning_was_not_seen_are_taken_to_last_as_long_as_the_others() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+        [Some(10), Some(30), None, None, None].into_iter().for_each(|waited| tally.wait(waited, true, 1));
+        tally.wait(Some(1000), false, 1);
+
+        assert_eq!((tally.complete(), tally.waited_ns, tally.major, tally.waits), (60, 1100, 5, 6));
+        assert_eq!(tally.complete(), 0);
+        let mut unknown = Tally::new(Duration::from_secs(1));
+        unknown.wait(None, true, 1);
+        assert_eq!((unknown.complete(), unknown.waited_ns), (0, 0));
+    }
+
+    #[test]
+    fn what_is_scaled_keeps_its_waits() {
+        let mut tally = Tally::new(Duration::from_secs(1));
+        tally.add_many(Access { thread: 1, offset: 0 }, 0, 10);
+        tally.wait(Some(5), true, 1);
+
+        tally.scale(2.5);
+
+        assert_eq!((tally.faults, tally.waits, tally.waited_ns, tally.major), (25, 1, 5, 1));
+        assert_eq!(tally.grid.cells.values().sum::<u64>(), 25);
     }
 
     #[test]

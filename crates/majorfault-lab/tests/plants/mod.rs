@@ -62,6 +62,16 @@ pub fn grow() {
     }
     let ready = || fs::write(dir.join("ready"), "").unwrap();
     match name.as_str() {
+        "touch" => {
+            let file = File::open(dir.join("data")).unwrap();
+            let length = file.metadata().unwrap().len() as usize;
+            let map = Map::of(&file, length);
+            let times = std::env::var("MAJORFAULT_TOUCHES").map_or(1, |times| times.parse().unwrap());
+            for _ in 0..times {
+                map.advise(libc::MADV_DONTNEED);
+                (0..length).step_by(64 << 10).for_each(|at| map.touch(at));
+            }
+        }
         "strided" => {
             let file = data(&dir, 128);
             ready();

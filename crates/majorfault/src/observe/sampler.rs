@@ -1,15 +1,22 @@
-//! The page faults of a running process, one by one: which thread touched which address, when, and how long it waited.
+//! The page faults of running processes, one by one: which thread touched which address, when, and how long it waited.
 //!
-//! Uses perf_event_open(2) on every thread and processor, inherited by the threads they start; one ring for each processor,
-//! read in batches by the caller. The process is never stopped, and no thread is woken for an event: each fault takes some
-//! 0.1 to 0.4 us longer.
+//! Uses perf_event_open(2) on every thread and processor, inherited by the threads and processes they start; one ring for each
+//! processor, read in batches by the caller. No process is ever stopped, and no thread is woken for an event: each fault takes some
+//! 0.5 to 1.7 us longer, unless the sampler is [paced](Sampler::pace).
+//!
+//! A program that is started for the watch is seen from its first instruction on: its events are opened on the thread that will
+//! start it, inherited by the new process and switched on by its exec. (A ring of one event for all processors would be enough for one
+//! thread, but the kernel allows no ring for inherited events except by processor.)
 
+use super::pacing::{Coverage, NextTurn, Pacing, WINDOW};
 use crate::needs::{Missing, Need, Probe};
+use crate::sys::clock::monotonic;
 use crate::sys::perf::Kernel;
-use crate::sys::samples::{PerfRecord, Ring, Sampled, Sampling};
+use crate::sys::samples::{PerfRecord, Ring, Sampled, Sampling, Threads};
 use crate::units::Nanos;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
+use std::time::Duration;
 
 /// Bytes of the ring for faults, for each processor: 6500 faults between two reads. Without special rights
 /// (kernel.perf_event_mlock_kb) 512 KiB may be locked for each processor.
@@ -20,6 +27,9 @@ const EVENT_RING: usize = 256 << 10;
 
 /// Kinds of events for each thread and processor.
 const KINDS: usize = 3;
+
+/// Listings of a process's threads until no new one is among them: threads start while others are being opened.
+const LISTINGS: usize = 5;
 
 /// A fault that took this long has waited. Faults that find their page take 0.3 to 3 us.
 pub const WAIT: Nanos = Nanos(20_000);
@@ -74,6 +84,15 @@ pub enum Seen {
         /// Time of the fork, CLOCK_MONOTONIC.
         at: Nanos,
     },
+    /// A process became another program, with new memory.
+    Executed {
+        /// The process.
+        process: u32,
+        /// Time, CLOCK_MONOTONIC.
+        at: Nanos,
+        /// Its name from now on, cut to 15 bytes.
+        name: String,
+    },
 }
 
 /// A mapping that was made during the watch.
@@ -97,20 +116,27 @@ pub struct Mapped {
     pub path: String,
 }
 
-/// Samples the page faults of one process until it is dropped.
+/// Samples the page faults of processes until it is dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    rings: Vec<Rings>,
-    /// Events other than those that own a ring.
-    _events: Vec<Sampling>,
+    /// When it was made: nothing is sampled before.
+    opened: Nanos,
+    processors: Vec<u32>,
+    /// By processor, as far as they are made.
+    rings: Vec<Option<Rings>>,
+    /// Events other than those that own a ring: those of major faults, and those that pause.
+    lasting: Vec<Sampling>,
+    pausing: Vec<Sampling>,
     kernel: Kernel,
-    threads: usize,
-    unfollowed: usize,
+    /// Threads that are followed, as far as they are known.
+    followed: HashSet<u32>,
+    unfollowed: HashSet<u32>,
     lost: u64,
     /// The last fault that each thread began, from which its wait is measured.
     begun: HashMap<u32, (u64, Nanos)>,
     batch: Vec<(Nanos, Origin, PerfRecord)>,
     fullest: f64,
+    pace: Option<Pace>,
 }
 
 /// The rings of one processor.
@@ -118,6 +144,22 @@ pub struct Sampler {
 struct Rings {
     faults: Ring,
     events: Ring,
+}
+
+/// Where the sampler is between sampling and pausing.
+#[derive(Debug)]
+struct Pace {
+    share: f64,
+    pacing: Pacing,
+    coverage: Coverage,
+    /// None while sampling goes on; when it shall go on otherwise.
+    until: Option<Nanos>,
+    /// Since when it is so.
+    since: Nanos,
+    /// The pause before.
+    pause: Nanos,
+    /// Whether there was one.
+    has_paused: bool,
 }
 
 /// The ring of a record. Of two records at the same time, the beginning of a fault comes before its end.
@@ -128,7 +170,7 @@ enum Origin {
 }
 
 impl Sampler {
-    /// Samples every thread of `pid` and the threads that they will start.
+    /// Samples every thread of `pid`, and the threads and processes that they will start.
     ///
     /// Needs one descriptor for each of three kinds of events, each thread and each processor. Where the limit (RLIMIT_NOFILE)
     /// is lower, the threads beyond it are counted by [`unfollowed`](Sampler::unfollowed).
@@ -136,102 +178,332 @@ impl Sampler {
     /// Errors: Missing without the rights (names the sysctl or capability that would help), without perf in the kernel,
     /// or without the process.
     pub fn open(pid: u32) -> Result<Sampler, Missing> {
-        match Sampler::with(pid, Kernel::Counted) {
-            // Faults of the kernel itself (copies from a mapping in write(2), say) need more rights than those of user
-            // code.
-            Err(error) if is_refused(&error) => Sampler::with(pid, Kernel::LeftOut),
-            other => other,
-        }
+        Sampler::permitted(|sampler| match sampler.add(pid)? {
+            0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            _ => Ok(()),
+        })
         .map_err(|error| refused(pid, &error))
     }
 
-    fn with(pid: u32, kernel: Kernel) -> io::Result<Sampler> {
-        let threads = threads(pid)?;
+    /// The same, but minor faults are seen only after [`begin`](Sampler::begin): as long as nobody reads, sampling would cost the
+    /// process its time for nothing. At most `share` of a processor's time is taken then, see [`pace`](Sampler::pace).
+    ///
+    /// Errors: as [`open`](Sampler::open).
+    pub fn open_held(pid: u32, share: f64) -> Result<Sampler, Missing> {
+        Sampler::permitted(|sampler| {
+            sampler.pace(share);
+            sampler.hold();
+            match sampler.add(pid)? {
+                0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                _ => Ok(()),
+            }
+        })
+        .map_err(|error| refused(pid, &error))
+    }
+
+    /// Samples the processes that the calling thread starts from now on, each from its first exec on, and those that they start. The
+    /// calling thread must live as long as the sampler.
+    ///
+    /// Errors: Missing, as [`open`](Sampler::open).
+    pub fn of_started() -> Result<Sampler, Missing> {
+        Sampler::permitted(|sampler| sampler.follow(Threads::Started))
+            .map_err(|error| refused(std::process::id(), &error))
+    }
+
+    /// A sampler that `begin` could open its first events in, with the kernel's own faults where that is permitted.
+    fn permitted(begin: impl Fn(&mut Sampler) -> io::Result<()>) -> io::Result<Sampler> {
+        let with = |kernel| {
+            let mut sampler = Sampler::empty(kernel);
+            begin(&mut sampler).map(|()| sampler)
+        };
+        match with(Kernel::Counted) {
+            // Faults of the kernel itself (copies from a mapping in write(2), say) need more rights than those of user
+            // code.
+            Err(error) if is_refused(&error) => with(Kernel::LeftOut),
+            other => other,
+        }
+    }
+
+    fn empty(kernel: Kernel) -> Sampler {
         let processors = processors();
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let room = limit.saturating_sub(SPARE_DESCRIPTORS) / (KINDS * processors.len()) as u64;
-        let followed = threads.len().min(room.max(1) as usize);
-        let mut sampler = Sampler {
-            rings: Vec::new(),
-            _events: Vec::new(),
+        Sampler {
+            opened: monotonic(),
+            rings: processors.iter().map(|_| None).collect(),
+            processors,
+            lasting: Vec::new(),
+            pausing: Vec::new(),
             kernel,
-            threads: followed,
-            unfollowed: threads.len() - followed,
+            followed: HashSet::new(),
+            unfollowed: HashSet::new(),
             lost: 0,
             begun: HashMap::new(),
             batch: Vec::new(),
             fullest: 0.0,
-        };
-        for processor in processors {
-            sampler.follow(&threads[..followed], processor)?;
+            pace: None,
         }
-        Ok(sampler)
     }
 
-    /// Opens all events of every thread on one processor, all into the rings that the first of them own.
-    fn follow(&mut self, threads: &[u32], processor: u32) -> io::Result<()> {
-        let mut own: Option<Rings> = None;
-        for thread in threads {
-            let open = |what| Sampling::of(what, *thread, processor, self.kernel);
-            let all = open(Sampled::Faults)
-                .and_then(|faults| Ok((faults, open(Sampled::MajorFaults)?, open(Sampled::MinorFaults)?)));
-            let (faults, major, minor) = match all {
-                Ok(all) => all,
-                // Threads end; a thread that ended is no reason not to follow the others.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
-                Err(error) => return Err(error),
-            };
-            match &own {
+    /// Follows the threads of `pid` that are not followed yet, and what they will start; returns the number of them. Threads beyond
+    /// the limit of descriptors are counted by [`unfollowed`](Sampler::unfollowed).
+    ///
+    /// Errors: EACCES or EPERM (rights), ESRCH (no such process).
+    pub fn add(&mut self, pid: u32) -> io::Result<usize> {
+        let mut added = 0;
+        for _ in 0..LISTINGS {
+            let is_new = |thread: &u32| !self.followed.contains(thread) && !self.unfollowed.contains(thread);
+            let new: Vec<u32> = threads(pid)?.into_iter().filter(is_new).collect();
+            if new.is_empty() {
+                break;
+            }
+            for thread in new {
+                added += usize::from(self.add_thread(thread)?);
+            }
+            // Threads that were started meanwhile by followed ones are followed, and the rings say which.
+            self.collect();
+        }
+        Ok(added)
+    }
+
+    /// Whether the thread is followed now; it may have ended, or be beyond the limit.
+    fn add_thread(&mut self, thread: u32) -> io::Result<bool> {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let open = self.lasting.len() + self.pausing.len() + 2 * self.rings.len();
+        let needed = (open + KINDS * self.processors.len()) as u64;
+        if needed > limit.saturating_sub(SPARE_DESCRIPTORS) && !self.followed.is_empty() {
+            self.unfollowed.insert(thread);
+            return Ok(false);
+        }
+        match self.follow(Threads::Running(thread)) {
+            Ok(()) => Ok(self.followed.insert(thread)),
+            // Threads end; a thread that ended is no reason not to follow the others.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) && !self.followed.is_empty() => {
+                self.unfollowed.insert(thread);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens all events of these threads on each processor, all into the rings that the first of them own.
+    fn follow(&mut self, threads: Threads) -> io::Result<()> {
+        let is_paused = self.pace.as_ref().is_some_and(|pace| pace.until.is_some());
+        for (processor, rings) in self.processors.iter().zip(&mut self.rings) {
+            let open = |what| Sampling::of(what, threads, *processor, self.kernel);
+            let (faults, major, minor) =
+                (open(Sampled::Faults)?, open(Sampled::MajorFaults)?, open(Sampled::MinorFaults)?);
+            if is_paused {
+                faults.switch(false)?;
+                minor.switch(false)?;
+            }
+            match rings {
                 None => {
-                    let rings = Rings { faults: Ring::new(faults, FAULT_RING)?, events: Ring::new(major, EVENT_RING)? };
-                    minor.write_into(&rings.events)?;
-                    self._events.push(minor);
-                    own = Some(rings);
+                    let made = Rings { faults: Ring::new(faults, FAULT_RING)?, events: Ring::new(major, EVENT_RING)? };
+                    minor.write_into(&made.events)?;
+                    *rings = Some(made);
                 }
                 Some(rings) => {
                     faults.write_into(&rings.faults)?;
                     major.write_into(&rings.events)?;
                     minor.write_into(&rings.events)?;
-                    self._events.extend([faults, major, minor]);
+                    self.lasting.push(major);
+                    self.pausing.push(faults);
                 }
             }
+            self.pausing.push(minor);
         }
-        self.rings.push(own.ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?);
         Ok(())
+    }
+
+    /// From now on samples only as much as costs at most `share` of a processor's time (see [`pacing`](super::pacing)). Major faults are
+    /// all seen at their end, whatever the pace; without their beginning where that fell into a pause.
+    pub fn pace(&mut self, share: f64) {
+        let since = self.opened;
+        let (pacing, coverage) = (Pacing::of_started(share, since), Coverage::default());
+        self.pace = Some(Pace { share, pacing, coverage, until: None, since, pause: Nanos(0), has_paused: false });
+    }
+
+    /// Pauses until [`resume`](Sampler::resume), because nobody will read for a while. Call [`read`](Sampler::read) before.
+    pub fn hold(&mut self) {
+        if let Some(pace) = self.pace.as_mut().filter(|pace| pace.until.is_none()) {
+            (pace.since, pace.until) = (monotonic(), Some(Nanos(u64::MAX)));
+            self.switch(false);
+        }
+    }
+
+    /// Begins after [`open_held`](Sampler::open_held): what was before does not belong to the watch. `rate` is how often the processes are
+    /// known to fault, each second.
+    pub fn begin(&mut self, rate: f64) {
+        self.go_on(Some(rate));
+    }
+
+    /// Goes on after [`hold`](Sampler::hold).
+    pub fn resume(&mut self) {
+        self.go_on(None);
+    }
+
+    fn go_on(&mut self, fresh: Option<f64>) {
+        if self.pace.as_ref().is_none_or(|pace| pace.until != Some(Nanos(u64::MAX))) {
+            return;
+        }
+        self.collect();
+        self.switch(true);
+        let now = monotonic();
+        if fresh.is_some() {
+            self.batch
+                .retain(|(_, _, record)| !matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. }));
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.pause = if fresh.is_some() { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
+            (pace.since, pace.until) = (now, None);
+            match fresh {
+                Some(rate) => pace.pacing = Pacing::knowing(pace.share, now, rate),
+                // Only the time since is to be paid from.
+                None => drop(pace.pacing.pay(now, 0, Nanos(0))),
+            }
+        }
+        while monotonic().0 < now.0 + WINDOW.0 {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Whether the program faults so often that sampling has paused.
+    pub fn has_paused(&self) -> bool {
+        self.pace.as_ref().is_some_and(|pace| pace.has_paused)
+    }
+
+    /// How much of the time was sampled since the last call.
+    pub fn coverage(&mut self) -> Coverage {
+        self.pace.as_mut().map(|pace| std::mem::take(&mut pace.coverage)).unwrap_or_default()
+    }
+
+    /// How long to wait until the next reading, where `longest` is what the caller would wait by itself.
+    pub fn nap(&self, longest: Duration) -> Duration {
+        let Some(pace) = &self.pace else { return longest };
+        let Some(until) = pace.until else { return longest };
+        longest.min(Duration::from_nanos(until.0.saturating_sub(monotonic().0).max(100_000)))
     }
 
     /// Shows everything since the last time, in order of time, and returns the number of faults.
     ///
     /// Call it often enough: see [`fullness`](Sampler::fullness). Costs the process nothing.
     pub fn read(&mut self, mut see: impl FnMut(Seen)) -> u64 {
-        self.collect();
+        self.read_weighted(|seen, _| see(seen))
+    }
+
+    /// The same, with the number of events of the program that each one shown stands for: above one where the sampler is paced and
+    /// the program faults often. A major fault's end always stands for itself.
+    pub fn read_weighted(&mut self, mut see: impl FnMut(Seen, f64)) -> u64 {
+        self.open_window();
+        let from = self.pace.as_ref().map_or(Nanos(0), |pace| pace.since);
+        let is_on = self.pace.as_ref().is_none_or(|pace| pace.until.is_none());
+        // Before the rings are read: what comes into them meanwhile belongs to the next stretch, or else to none.
+        let now = monotonic();
+        // Twice: what a record of one ring follows was written to another ring before it, perhaps after that one was read. What only
+        // the second reading brought waits for its own second reading, else an exec would be seen after the mappings made since.
+        let first = self.collect();
+        let horizon = self.batch.iter().map(|(at, ..)| *at).max();
+        let busiest = first + self.collect();
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|(at, origin, _)| (*at, *origin));
+        let later = batch.split_off(batch.partition_point(|(at, ..)| Some(*at) <= horizon));
+        let is_sampled = |at: Nanos| is_on && at >= from;
+        let sampled = batch.iter().filter(|(at, origin, _)| *origin == Origin::Faults && is_sampled(*at)).count();
+        // A thread that waits for a device does not feel what recording that takes.
+        let has_read = |origin: Origin, record: &PerfRecord| {
+            origin == Origin::Events && matches!(record, PerfRecord::Fault { .. })
+        };
+        let waited = batch.iter().filter(|(_, origin, record)| has_read(*origin, record)).count();
+        let weight = self.turn(now, sampled as u64, busiest.saturating_sub(waited as u64));
         let mut faults = 0;
-        for (_, origin, record) in batch.drain(..) {
-            let Some(seen) = self.translate(origin, record) else { continue };
-            faults += u64::from(matches!(seen, Seen::Fault { .. }));
-            see(seen);
+        for (at, origin, record) in batch.drain(..) {
+            match self.translate(origin, record) {
+                Some(seen @ Seen::Fault { .. }) if is_sampled(at) => {
+                    faults += 1;
+                    see(seen, weight);
+                }
+                Some(seen @ Seen::Waited { major: false, .. }) if is_sampled(at) => see(seen, weight),
+                // Between two windows they come from programs that were just started.
+                None | Some(Seen::Fault { .. } | Seen::Waited { major: false, .. }) => {}
+                Some(seen) => see(seen, 1.0),
+            }
         }
+        batch.extend(later);
         self.batch = batch;
         faults
     }
 
-    fn collect(&mut self) {
+    /// Samples for a short while, where a pause is over.
+    ///
+    /// Without sleeping: a sleeper is woken late on a busy machine, and the program would pay for it.
+    fn open_window(&mut self) {
+        let Some(until) = self.pace.as_ref().and_then(|pace| pace.until).filter(|until| monotonic() >= *until) else {
+            return;
+        };
+        debug_assert!(until != Nanos(u64::MAX));
+        let took = self.switch(true);
+        let began = monotonic();
+        if let Some(pace) = &mut self.pace {
+            pace.pause = Nanos(began.0.saturating_sub(pace.since.0));
+            (pace.since, pace.until) = (began, None);
+            // Switching interrupts the processors that run the program, off as well as on.
+            pace.pacing.pay(began, 0, Nanos(2 * took.0));
+        }
+        while monotonic().0 < began.0 + WINDOW.0 {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Ends a stretch of sampling, and begins a pause where it is time to; returns what each fault of the stretch stands for.
+    fn turn(&mut self, now: Nanos, sampled: u64, busiest: u64) -> f64 {
+        let Some(mut pace) = self.pace.take_if(|pace| pace.until.is_none()) else { return 1.0 };
+        let weight = pace.coverage.note(pace.pause, Nanos(now.0.saturating_sub(pace.since.0)), sampled);
+        (pace.pause, pace.since) = (Nanos(0), now);
+        if let NextTurn::Pause(pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
+            self.switch(false);
+            (pace.until, pace.has_paused) = (Some(Nanos(now.0 + pause.0)), true);
+        }
+        self.pace = Some(pace);
+        weight
+    }
+
+    /// Switches the events that may pause; returns how long that took.
+    fn switch(&self, on: bool) -> Nanos {
+        let began = monotonic();
+        for event in self.rings.iter().flatten().map(|rings| rings.faults.event()).chain(&self.pausing) {
+            // An event of a thread that has ended cannot be switched, and need not be.
+            let _ = event.switch(on);
+        }
+        Nanos(monotonic().0.saturating_sub(began.0))
+    }
+
+    /// Takes what is in the rings; returns the number of faults on the processor that has most of them.
+    fn collect(&mut self) -> u64 {
         self.fullest = 0.0;
-        for Rings { faults, events } in &mut self.rings {
+        let mut busiest = 0;
+        for Rings { faults, events } in self.rings.iter_mut().flatten() {
+            let before = self.batch.len();
             for (ring, origin) in [(faults, Origin::Faults), (events, Origin::Events)] {
-                let batch = &mut self.batch;
+                let (batch, lost, followed) = (&mut self.batch, &mut self.lost, &mut self.followed);
                 let bytes = ring.drain(|record| match record {
-                    PerfRecord::Lost(count) => self.lost += count,
+                    PerfRecord::Lost(count) => *lost += count,
+                    PerfRecord::Forked { thread, at, .. } => {
+                        followed.insert(thread);
+                        batch.push((at, origin, record));
+                    }
+                    PerfRecord::Exited { thread, .. } => drop(followed.remove(&thread)),
                     PerfRecord::Fault { at, .. }
                     | PerfRecord::MinorEnded { at, .. }
-                    | PerfRecord::Mapped { at, .. }
-                    | PerfRecord::Forked { at, .. } => batch.push((at, origin, record)),
+                    | PerfRecord::Executed { at, .. }
+                    | PerfRecord::Mapped { at, .. } => batch.push((at, origin, record)),
                 });
                 self.fullest = self.fullest.max(bytes as f64 / ring.size() as f64);
+                if origin == Origin::Faults {
+                    busiest = busiest.max((self.batch.len() - before) as u64);
+                }
             }
         }
+        busiest
     }
 
     fn translate(&mut self, origin: Origin, record: PerfRecord) -> Option<Seen> {
@@ -251,21 +523,27 @@ impl Sampler {
             (PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
                 Some(Seen::Mapped(Mapped { process, at, address, length, offset, device, inode, path }))
             }
-            (PerfRecord::Forked { process, parent, at }, _) if process != parent => {
+            (PerfRecord::Forked { process, parent, at, .. }, _) if process != parent => {
                 Some(Seen::Forked { process, parent, at })
             }
+            (PerfRecord::Executed { process, at, name }, _) => Some(Seen::Executed { process, at, name }),
             _ => None,
         }
     }
 
-    fn since_begin(&self, thread: u32, address: u64, at: Nanos) -> Option<Nanos> {
-        let (_, begun) = self.begun.get(&thread).filter(|(begun, _)| *begun == address)?;
+    fn since_begin(&mut self, thread: u32, address: u64, at: Nanos) -> Option<Nanos> {
+        // One end for each beginning: the next fault at the same address may have begun in a pause.
+        let (_, begun) = *self.begun.get(&thread).filter(|(begun, _)| *begun == address)?;
+        self.begun.remove(&thread);
         Some(Nanos(at.0.saturating_sub(begun.0)))
     }
 
-    /// Records lost so far because they did not fit into the rings.
+    /// Records lost so far because they did not fit into the rings. Asks the kernel for each event, so not all the time.
     pub fn lost(&self) -> u64 {
-        self.lost
+        let owners = self.rings.iter().flatten().flat_map(|rings| [rings.faults.event(), rings.events.event()]);
+        let all = owners.chain(&self.lasting).chain(&self.pausing);
+        // A record of a loss comes with the next record that fits: after the last one nobody says so.
+        all.map(Sampling::lost).sum::<Option<u64>>().unwrap_or(0).max(self.lost)
     }
 
     /// How full the fullest ring was at the last reading, from 0 to 1. Above one half, read twice as often.
@@ -273,14 +551,14 @@ impl Sampler {
         self.fullest
     }
 
-    /// Threads that were followed from the beginning; the threads that they start are followed as well.
+    /// Threads that are followed now, as far as that is known.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.followed.len()
     }
 
-    /// Threads that exist and are not followed, because descriptors are limited.
+    /// Threads that existed and are not followed, because descriptors are limited.
     pub fn unfollowed(&self) -> usize {
-        self.unfollowed
+        self.unfollowed.len()
     }
 
     /// Whether faults that happen in the kernel on behalf of the process are seen as well.
@@ -362,8 +640,10 @@ pub(super) fn remedy() -> &'static str {
 
 fn probe() -> Probe {
     let own = std::process::id();
-    let found = Sampling::of(Sampled::Faults, own, 0, Kernel::Counted).map(|_| "with those of the kernel");
-    let found = found.or_else(|_| Sampling::of(Sampled::Faults, own, 0, Kernel::LeftOut).map(|_| "of user code"));
+    let found =
+        Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::Counted).map(|_| "with those of the kernel");
+    let found = found
+        .or_else(|_| Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::LeftOut).map(|_| "of user code"));
     found.map(|which| format!("faults {which} can be sampled")).map_err(|error| refused(own, &error))
 }
 

@@ -49,6 +49,25 @@ pub fn with_children(text: &str) -> Option<[ProcessStat; 2]> {
     Some([process(text)?, waited_for])
 }
 
+/// What tells a process from a later one with the same number, and what it waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessLife {
+    /// Its command's name.
+    pub name: String,
+    /// When it started, in clock ticks since the machine did.
+    pub started_ticks: u64,
+    /// Time that its threads waited for devices, in clock ticks; stays 0 where kernel.task_delayacct is 0.
+    pub device_ticks: u64,
+}
+
+/// Reads /proc/PID/stat for its name, its start and its waits.
+pub fn life(text: &str) -> Option<ProcessLife> {
+    let (begin, rest) = text.rsplit_once(')')?;
+    let (_, name) = begin.split_once('(')?;
+    let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3)?.parse().ok();
+    Some(ProcessLife { name: name.to_owned(), started_ticks: field(22)?, device_ticks: field(42)? })
+}
+
 /// Reads the first line of /proc/stat.
 pub fn processors(text: &str) -> Option<ProcessorStat> {
     let numbers: Vec<u64> = text
@@ -66,6 +85,17 @@ pub fn processors(text: &str) -> Option<ProcessorStat> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn start_and_waits_of_a_process_are_its_22nd_and_42nd_field() {
+        let fields: Vec<String> = (3..53).map(|number| number.to_string()).collect();
+        let text = format!("77 (a) (b) c) {}\n", fields.join(" "));
+
+        let found = life(&text).unwrap();
+
+        assert_eq!((found.name.as_str(), found.started_ticks, found.device_ticks), ("a) (b) c", 22, 42));
+        assert_eq!(life("77 (a) S 1 2 3"), None);
+    }
 
     #[test]
     fn a_command_with_spaces_and_parentheses_does_not_shift_the_fields() {

@@ -12,14 +12,19 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Bits of perf_event_attr: records of mappings (executable ones, then all others, in their longer form), of forks and
-/// exits, a watermark in bytes, thread and time on every record, a chosen clock.
+/// Bits of perf_event_attr: off until switched on, records of mappings (executable ones, then all others, in their longer form),
+/// of names (with a mark where an exec gave them), on from the next exec, records of forks and exits, a watermark in bytes,
+/// thread and time on every record, a chosen clock.
+const DISABLED: u64 = 1;
 const MMAP: u64 = 1 << 8;
+const COMM: u64 = 1 << 9;
+const ENABLE_ON_EXEC: u64 = 1 << 12;
 const TASK: u64 = 1 << 13;
 pub(super) const WATERMARK: u64 = 1 << 14;
 const MMAP_DATA: u64 = 1 << 17;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const MMAP2: u64 = 1 << 23;
+const COMM_EXEC: u64 = 1 << 24;
 pub(super) const USE_CLOCKID: u64 = 1 << 25;
 
 /// PERF_SAMPLE_TID, TIME, ADDR: the fields of a sample, in this order.
@@ -31,11 +36,21 @@ const SAMPLE_INSTRUCTION: u64 = 1;
 /// Bytes of a sample without the instruction, after the header.
 const SHORT_SAMPLE: usize = 24;
 
-/// PERF_EVENT_IOC_SET_OUTPUT: _IO('$', 5).
+/// PERF_EVENT_IOC_ENABLE, DISABLE, SET_OUTPUT: _IO('$', 0), 1 and 5.
+const ENABLE: libc::c_ulong = 0x2400;
+const DISABLE: libc::c_ulong = 0x2401;
 const SET_OUTPUT: libc::c_ulong = 0x2405;
+
+/// PERF_FORMAT_LOST (Linux 6.0): reading an event tells how many of its records did not fit, also where no later record says so.
+const FORMAT_LOST: u64 = 1 << 4;
+
+/// PERF_RECORD_MISC_COMM_EXEC: the name was given by an exec.
+const BY_EXEC: u16 = 1 << 13;
 
 /// Types of records.
 pub(super) const LOST: u32 = 2;
+const NAMED: u32 = 3;
+const EXIT: u32 = 4;
 const FORK: u32 = 7;
 pub(super) const SAMPLE: u32 = 9;
 const MAPPED: u32 = 10;
@@ -110,11 +125,41 @@ pub enum PerfRecord {
         process: u32,
         /// The process that started it; the same for a new thread.
         parent: u32,
+        /// The new thread; of a new process its first one, which has the process's number.
+        thread: u32,
+        /// Time, CLOCK_MONOTONIC.
+        at: Nanos,
+    },
+    /// The process became another program: none of its mappings is left.
+    Executed {
+        /// The process.
+        process: u32,
+        /// Time, CLOCK_MONOTONIC.
+        at: Nanos,
+        /// Its name from now on, cut to 15 bytes.
+        name: String,
+    },
+    /// A thread ended.
+    Exited {
+        /// The process.
+        process: u32,
+        /// The thread.
+        thread: u32,
         /// Time, CLOCK_MONOTONIC.
         at: Nanos,
     },
     /// So many records were lost because they did not fit.
     Lost(u64),
+}
+
+/// The threads that an event is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// This one, and those that it starts from now on.
+    Running(u32),
+    /// The processes that the calling thread starts, each from its first exec on, and those that they start. The calling thread
+    /// itself is not sampled: it runs no other program.
+    Started,
 }
 
 /// An event of one thread on one processor; closed on drop.
@@ -124,28 +169,42 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Samples `what` of `thread`, and of the threads and processes it starts from now on, while on processor `cpu`.
+    /// Samples `what` of these threads, while on processor `cpu`.
     ///
     /// Errors: EACCES or EPERM (rights), ESRCH (no such thread), EMFILE.
-    pub fn of(what: Sampled, thread: u32, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
-        let (config, fields, also) = match what {
-            Sampled::Faults => (2, SAMPLE_INSTRUCTION, 0),
-            Sampled::MajorFaults => (6, SAMPLE_INSTRUCTION, MMAP | MMAP_DATA | MMAP2 | TASK),
-            Sampled::MinorFaults => (5, 0, 0),
+    pub fn of(what: Sampled, threads: Threads, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
+        let mut attr = attributes(what, kernel);
+        let thread = match threads {
+            Threads::Running(thread) => thread,
+            Threads::Started => {
+                attr.flags |= DISABLED | ENABLE_ON_EXEC;
+                0
+            }
         };
-        let exclude = if kernel == Kernel::LeftOut { EXCLUDE_KERNEL } else { 0 };
-        let attr = Attr {
-            kind: 1, // PERF_TYPE_SOFTWARE
-            size: ATTR_SIZE_VER5,
-            config,
-            sample_period: 1,
-            sample_type: SAMPLE_FIELDS | fields,
-            flags: INHERIT | EXCLUDE_HYPERVISOR | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID | exclude | also,
-            wakeup_events: u32::MAX, // as a watermark: never
-            clock_id: libc::CLOCK_MONOTONIC,
-            ..Attr::default()
+        let opened = match perf::open(&attr, thread, cpu as i32) {
+            // Before Linux 6.0: losses are told by records alone.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                perf::open(&Attr { read_format: 0, ..attr }, thread, cpu as i32)
+            }
+            other => other,
         };
-        perf::open(&attr, thread, cpu as i32).map(|fd| Sampling { fd })
+        opened.map(|fd| Sampling { fd })
+    }
+
+    /// Goes on sampling, or pauses; so do the events that children and new threads have inherited.
+    ///
+    /// Errors: those of ioctl(2).
+    pub fn switch(&self, on: bool) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and the request takes a plain number.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), if on { ENABLE } else { DISABLE }, 0) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Records of it and of the events inherited from it that did not fit into the ring; none before Linux 6.0.
+    pub fn lost(&self) -> Option<u64> {
+        let mut bytes = [0u8; 16];
+        let length = rustix::io::read(&self.fd, &mut bytes).ok()?;
+        (length == 16).then(|| u64::from_ne_bytes(std::array::from_fn(|index| bytes[8 + index])))
     }
 
     /// Sends its records to `ring` from now on; both must be on the same processor.
@@ -155,6 +214,28 @@ impl Sampling {
         // SAFETY: both descriptors are open, and the request takes a descriptor as its number.
         let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), SET_OUTPUT, ring.event.fd.as_raw_fd()) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// What the kernel is asked for.
+fn attributes(what: Sampled, kernel: Kernel) -> Attr {
+    let (config, fields, also) = match what {
+        Sampled::Faults => (2, SAMPLE_INSTRUCTION, 0),
+        Sampled::MajorFaults => (6, SAMPLE_INSTRUCTION, MMAP | MMAP_DATA | MMAP2 | TASK | COMM | COMM_EXEC),
+        Sampled::MinorFaults => (5, 0, 0),
+    };
+    let exclude = if kernel == Kernel::LeftOut { EXCLUDE_KERNEL } else { 0 };
+    Attr {
+        kind: 1, // PERF_TYPE_SOFTWARE
+        size: ATTR_SIZE_VER5,
+        config,
+        sample_period: 1,
+        sample_type: SAMPLE_FIELDS | fields,
+        read_format: FORMAT_LOST,
+        flags: INHERIT | EXCLUDE_HYPERVISOR | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID | exclude | also,
+        wakeup_events: u32::MAX, // as a watermark: never
+        clock_id: libc::CLOCK_MONOTONIC,
+        ..Attr::default()
     }
 }
 
@@ -206,6 +287,11 @@ impl Ring {
         }
     }
 
+    /// The event that it was made for.
+    pub fn event(&self) -> &Sampling {
+        &self.event
+    }
+
     /// Bytes of the data area.
     pub fn size(&self) -> usize {
         self.size
@@ -213,11 +299,11 @@ impl Ring {
 
     /// Shows every record written since the last time, oldest first, and frees their space. Returns their bytes.
     pub fn drain(&mut self, mut see: impl FnMut(PerfRecord)) -> usize {
-        self.drain_bytes(|kind, bytes| parse(kind, bytes).into_iter().for_each(&mut see))
+        self.drain_bytes(|(kind, misc), bytes| parse(kind, misc, bytes).into_iter().for_each(&mut see))
     }
 
-    /// The same with each record's type and its bytes after the header.
-    pub(super) fn drain_bytes(&mut self, mut see: impl FnMut(u32, &[u8])) -> usize {
+    /// The same with each record's type and further bits, and its bytes after the header.
+    pub(super) fn drain_bytes(&mut self, mut see: impl FnMut((u32, u16), &[u8])) -> usize {
         let head = self.place(HEAD).load(Ordering::Acquire);
         let begin = self.place(TAIL).load(Ordering::Relaxed);
         let mut tail = begin;
@@ -225,6 +311,7 @@ impl Ring {
             let mut header = [0; 8];
             self.copy(tail, &mut header);
             let kind = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+            let misc = u16::from_ne_bytes([header[4], header[5]]);
             let length = usize::from(u16::from_ne_bytes([header[6], header[7]]));
             // An impossible length would loop for ever: give up the rest.
             if length < 8 || length as u64 > head - tail {
@@ -233,7 +320,7 @@ impl Ring {
             let mut record = std::mem::take(&mut self.record);
             record.resize(length - 8, 0);
             self.copy(tail + 8, &mut record);
-            see(kind, &record);
+            see((kind, misc), &record);
             self.record = record;
             tail += length as u64;
         }
@@ -272,7 +359,7 @@ impl Drop for Ring {
 }
 
 /// The fields of a record after its header; `None` for kinds that were not requested, and for records that are too short.
-fn parse(kind: u32, bytes: &[u8]) -> Option<PerfRecord> {
+fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<PerfRecord> {
     let word = |at: usize| Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let half = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     match kind {
@@ -304,7 +391,19 @@ fn parse(kind: u32, bytes: &[u8]) -> Option<PerfRecord> {
                 path: String::from_utf8_lossy(name).into_owned(),
             })
         }
-        FORK => Some(PerfRecord::Forked { process: half(0)?, parent: half(4)?, at: Nanos(word(16)?) }),
+        // pid ppid tid ptid time, as for exits.
+        FORK => {
+            let (process, parent, thread) = (half(0)?, half(4)?, half(8)?);
+            Some(PerfRecord::Forked { process, parent, thread, at: Nanos(word(16)?) })
+        }
+        EXIT => Some(PerfRecord::Exited { process: half(0)?, thread: half(8)?, at: Nanos(word(16)?) }),
+        NAMED if misc & BY_EXEC != 0 => {
+            // pid tid name..., then pid tid time by SAMPLE_ID_ALL.
+            let name = bytes.get(8..bytes.len().checked_sub(16)?)?;
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            let at = Nanos(word(bytes.len() - 8)?);
+            Some(PerfRecord::Executed { process: half(0)?, at, name: String::from_utf8_lossy(name).into_owned() })
+        }
         LOST => Some(PerfRecord::Lost(word(8)?)),
         _ => None,
     }
@@ -320,11 +419,11 @@ mod tests {
         let whole: Vec<u8> = (0..120).collect();
         for kind in 0..20 {
             for length in 0..whole.len() {
-                let _ = parse(kind, &whole[..length]);
+                let _ = parse(kind, BY_EXEC, &whole[..length]);
             }
         }
-        assert_eq!(parse(SAMPLE, &whole[..31]), None);
-        assert!(parse(SAMPLE, &whole[..32]).is_some());
+        assert_eq!(parse(SAMPLE, 0, &whole[..31]), None);
+        assert!(parse(SAMPLE, 0, &whole[..32]).is_some());
     }
 
     #[test]
@@ -343,7 +442,7 @@ mod tests {
         bytes.extend(5u64.to_ne_bytes());
 
         let Some(PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }) =
-            parse(MAPPED, &bytes)
+            parse(MAPPED, 0, &bytes)
         else {
             panic!("not read")
         };
@@ -352,10 +451,34 @@ mod tests {
         assert_eq!((device, inode, path.as_str()), ((254, 1), 99, "/a b"));
     }
 
+    #[test]
+    fn a_name_counts_where_an_exec_gave_it() {
+        let mut bytes = Vec::new();
+        [7u32, 8].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
+        bytes.extend(b"cat\0\0\0\0\0");
+        bytes.extend([0; 8]);
+        bytes.extend(5u64.to_ne_bytes());
+
+        let executed = PerfRecord::Executed { process: 7, at: Nanos(5), name: "cat".to_owned() };
+        assert_eq!(parse(NAMED, BY_EXEC, &bytes), Some(executed));
+        assert_eq!(parse(NAMED, 0, &bytes), None);
+    }
+
+    #[test]
+    fn a_new_thread_and_an_ended_one_are_told_by_their_numbers() {
+        let mut bytes = Vec::new();
+        [7u32, 6, 9, 8].iter().for_each(|half| bytes.extend(half.to_ne_bytes()));
+        bytes.extend(5u64.to_ne_bytes());
+
+        let forked = PerfRecord::Forked { process: 7, parent: 6, thread: 9, at: Nanos(5) };
+        assert_eq!(parse(FORK, 0, &bytes), Some(forked));
+        assert_eq!(parse(EXIT, 0, &bytes), Some(PerfRecord::Exited { process: 7, thread: 9, at: Nanos(5) }));
+    }
+
     proptest! {
         #[test]
-        fn any_bytes_of_any_kind_are_taken_without_panic(kind in 0u32..24, bytes in prop::collection::vec(any::<u8>(), 0..160)) {
-            let _ = parse(kind, &bytes);
+        fn any_bytes_of_any_kind_are_taken_without_panic(kind in 0u32..24, misc: u16, bytes in prop::collection::vec(any::<u8>(), 0..160)) {
+            let _ = parse(kind, misc, &bytes);
         }
     }
 }

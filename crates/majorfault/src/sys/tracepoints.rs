@@ -54,7 +54,7 @@ impl Ring {
     /// Shows every hit since the last time, oldest first, and frees their space. Returns how many were lost.
     pub fn drain_hits(&mut self, mut see: impl FnMut(Hit<'_>)) -> u64 {
         let mut lost = 0;
-        self.drain_bytes(|kind, bytes| match kind {
+        self.drain_bytes(|(kind, _), bytes| match kind {
             SAMPLE => {
                 if let Some(hit) = hit(bytes) {
                     see(hit);

@@ -1,13 +1,14 @@
 //! A watch that continues, round after round, until SIGINT or the end of the process: a live screen, and metrics.
 
+use super::{Judged, several};
+use crate::doctor::Severity;
 use crate::doctor::tell::endpoint::Endpoint;
+use crate::doctor::tell::openmetrics;
 use crate::doctor::tell::totals::Totals;
-use crate::doctor::tell::{self, openmetrics};
-use crate::doctor::{self, Finding, Severity};
 use crate::outputs;
-use crate::watch::evidence::Evidence;
 use crate::watch::gather::{WatchOptions, Watcher};
 use crate::watch::has_ended;
+use crate::watch::target::WatchTarget;
 use majorfault::{Error, Result};
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -34,11 +35,18 @@ impl LiveOutputs {
     }
 }
 
-/// Watches process `pid` until it ends or `stop` is raised; returns the worst severity that any round found.
+/// Watches the target, whose processes are one service where they belong `together`, until it ends or `stop` is raised; returns the worst severity that any round found.
 ///
 /// Errors: those of [`Watcher::open`], and Io where an output cannot be opened or written.
-pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicBool) -> Result<Option<Severity>> {
-    let mut watcher = Watcher::open(pid)?;
+pub fn run(
+    target: WatchTarget,
+    options: WatchOptions,
+    outputs: LiveOutputs,
+    together: bool,
+    stop: &AtomicBool,
+) -> Result<Option<Severity>> {
+    let pid = target.named();
+    let mut watcher = Watcher::open(target)?;
     let mut totals = Totals::of(watcher.target());
     let sinks = Sinks::open(outputs, &totals)?;
     let (mut worst, mut is_first) = (None, true);
@@ -46,20 +54,21 @@ pub fn run(pid: u32, options: WatchOptions, outputs: LiveOutputs, stop: &AtomicB
         match watcher.round(options, stop) {
             // An incomplete round would replace the result of a complete one.
             Ok(_) if stop.load(Ordering::Relaxed) && !is_first => break,
-            Ok(evidence) => {
-                let findings = doctor::examine(std::slice::from_ref(&evidence));
-                worst = worst.max(findings.iter().map(|finding| finding.severity).max());
-                totals.add(&evidence, &findings);
-                sinks.show(&evidence, &findings)?;
+            Ok(all) => {
+                let judged = super::judged(all, together);
+                worst = worst.max(super::worst(&judged));
+                totals.add_all(&judged);
+                sinks.show(&judged, together)?;
             }
-            Err(_) if has_ended(pid) => totals.end(),
+            Err(_) if pid.is_none_or(has_ended) => totals.end(),
             Err(error) => return Err(error),
         }
         sinks.write(&totals)?;
         is_first = false;
     }
     if !totals.runs {
-        eprintln!("majorfault: process {pid} has ended; it was watched for {:.1} s", totals.watched_seconds);
+        let who = pid.map_or("the last process".to_owned(), |pid| format!("process {pid}"));
+        eprintln!("majorfault: {who} has ended; it was watched for {:.1} s", totals.watched_seconds);
     }
     Ok(worst)
 }
@@ -85,14 +94,14 @@ impl Sinks {
         Ok(sinks)
     }
 
-    fn show(&self, evidence: &Evidence, findings: &[Finding]) -> Result<()> {
+    fn show(&self, judged: &[Judged], together: bool) -> Result<()> {
         if !self.watch {
             return Ok(());
         }
         let mut text = Vec::new();
         let is_screen = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb");
         let begin: &[u8] = if is_screen { CLEAR } else { b"\n" };
-        let written = tell::print(evidence, findings, &mut text)
+        let written = several::print(judged, together, &mut text)
             // Not through anstream, which removes all sequences where NO_COLOR is set.
             .and_then(|()| io::stdout().write_all(begin))
             .and_then(|()| anstream::stdout().write_all(&text))

@@ -222,6 +222,10 @@ struct FaultsJson {
     mapped_files: u64,
     threads: usize,
     unfollowed_threads: usize,
+    /// Share of the time in which faults were sampled; below one the counts of minor faults are estimates.
+    sampled_share: Option<f64>,
+    /// Half the width of the 95 % interval of a part of `seen`, as a share of it.
+    seen_error_share: Option<f64>,
     /// What each thread that waited in files waited.
     waiting_ns: Vec<u64>,
 }
@@ -455,6 +459,8 @@ impl FaultsJson {
             mapped_files: faults.mapped_files,
             threads: faults.threads,
             unfollowed_threads: faults.unfollowed,
+            sampled_share: faults.sampled,
+            seen_error_share: faults.error,
             waiting_ns: faults.waiting_ns.clone(),
         }
     }

@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 /// The media type of [`render`]'s text.
@@ -33,8 +34,26 @@ pub fn render(totals: &Totals) -> Result<String> {
     Ok(written)
 }
 
+/// The same text in the format of Prometheus, 0.0.4, which node_exporter's textfile collector and `promtool check metrics` read: there a
+/// counter's name is that of its samples, and there are neither units nor an end.
+pub fn plain(text: &str) -> String {
+    let counters: HashSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let line = |line: &str| {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("UNIT" | "EOF"), ..) => None,
+            (Some("#"), Some(kind), Some(name), Some(rest)) if counters.contains(name) => {
+                Some(format!("# {kind} {name}_total {rest}\n"))
+            }
+            _ => Some(format!("{line}\n")),
+        }
+    };
+    text.lines().filter_map(line).collect()
+}
+
 /// Control characters as question marks: not every reader accepts them in a label.
-fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
@@ -42,21 +61,24 @@ fn printable(text: &str) -> String {
 struct Metrics(Totals);
 
 /// A metric's name and meaning.
-struct About {
+pub struct About {
     name: &'static str,
     help: &'static str,
     unit: Option<Unit>,
 }
 
-const fn about(name: &'static str, help: &'static str) -> About {
+/// About a metric without a unit.
+pub const fn about(name: &'static str, help: &'static str) -> About {
     About { name, help, unit: None }
 }
 
-const fn measured(name: &'static str, unit: Unit, help: &'static str) -> About {
+/// About a metric with a unit.
+pub const fn measured(name: &'static str, unit: Unit, help: &'static str) -> About {
     About { name, help, unit: Some(unit) }
 }
 
-type Labels = Vec<(&'static str, String)>;
+/// The labels of a sample.
+pub type Labels = Vec<(&'static str, String)>;
 
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
@@ -147,15 +169,17 @@ fn faults_of_process(page: &mut Page<'_>, faults: FaultTotals) -> fmt::Result {
     page.counter(&waited, [(Labels::new(), seconds(faults.waited_ns))])
 }
 
-fn seconds(ns: u64) -> f64 {
+/// Nanoseconds as seconds.
+pub fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
 /// The text being written.
-struct Page<'a>(DescriptorEncoder<'a>);
+pub struct Page<'a>(pub DescriptorEncoder<'a>);
 
 impl Page<'_> {
-    fn counter<V: EncodeCounterValue>(
+    /// Writes a counter with its samples.
+    pub fn counter<V: EncodeCounterValue>(
         &mut self,
         about: &About,
         samples: impl IntoIterator<Item = (Labels, V)>,
@@ -163,7 +187,8 @@ impl Page<'_> {
         self.family(about, MetricType::Counter, samples, |value, encoder| ConstCounter::new(value).encode(encoder))
     }
 
-    fn gauge<V: EncodeGaugeValue>(
+    /// Writes a gauge with its samples.
+    pub fn gauge<V: EncodeGaugeValue>(
         &mut self,
         about: &About,
         samples: impl IntoIterator<Item = (Labels, V)>,
@@ -238,6 +263,16 @@ mod tests {
         }
         assert!(text.contains("# UNIT majorfault_file_waited_seconds seconds\n"), "{text}");
         assert!(text.ends_with("\n# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn in_the_plain_format_a_counter_is_called_as_its_samples_are() {
+        let text = "# HELP m_faults Page faults.\n# TYPE m_faults counter\nm_faults_total{a=\"# x\"} 1\n# HELP m_size_bytes Size.\n\
+                    # TYPE m_size_bytes gauge\n# UNIT m_size_bytes bytes\nm_size_bytes 2\n# EOF\n";
+
+        let expected = "# HELP m_faults_total Page faults.\n# TYPE m_faults_total counter\nm_faults_total{a=\"# x\"} 1\n\
+                        # HELP m_size_bytes Size.\n# TYPE m_size_bytes gauge\nm_size_bytes 2\n";
+        assert_eq!(plain(text), expected);
     }
 
     #[test]

@@ -64,26 +64,47 @@ impl Totals {
         Totals { target, runs: true, ..Totals::default() }
     }
 
+    /// Adds a round of all processes: their faults are added up, and so are their sizes.
+    pub fn add_all(&mut self, judged: &[(Evidence, Vec<Finding>)]) {
+        let watched_seconds = judged.first().map_or(0.0, |(evidence, _)| evidence.watched.as_secs_f64());
+        let before = self.watched_seconds;
+        self.forget_levels();
+        // The rings are those of all.
+        if let Some(faults) = judged.first().and_then(|(evidence, _)| evidence.faults.as_ref()) {
+            self.faults.get_or_insert_default().lost += faults.lost;
+        }
+        let mut process = Process::default();
+        let mut found = Vec::new();
+        for (evidence, findings) in judged {
+            self.add_counts(evidence);
+            if !evidence.ended {
+                process.add(&evidence.process);
+                found.extend(findings.iter().cloned());
+            }
+        }
+        self.watched_seconds = before + watched_seconds;
+        match judged.iter().all(|(evidence, _)| evidence.ended) {
+            true => self.end(),
+            false => (self.process, self.findings) = (Some(process), found),
+        }
+    }
+
     /// Adds a round.
+    #[cfg(test)]
     pub fn add(&mut self, evidence: &Evidence, findings: &[Finding]) {
-        self.watched_seconds += evidence.watched.as_secs_f64();
+        self.add_all(&[(evidence.clone(), findings.to_vec())]);
+    }
+
+    /// Adds what grows.
+    fn add_counts(&mut self, evidence: &Evidence) {
         if let Some(faults) = &evidence.faults {
             let sum = self.faults.get_or_insert_default();
             sum.seen += faults.seen;
             sum.major += faults.major;
             sum.waited_ns += faults.waited_ns;
-            sum.lost += faults.lost;
         }
-        self.forget_levels();
         for file in evidence.files.iter().filter(|file| file.faults > 0 || file.is_data()) {
             self.add_file(file);
-        }
-        match evidence.ended {
-            true => self.end(),
-            false => {
-                self.process = Some(evidence.process.clone());
-                self.findings = findings.to_vec();
-            }
         }
     }
 
