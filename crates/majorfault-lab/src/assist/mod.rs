@@ -185,7 +185,8 @@ impl Help {
                 break;
             }
         }
-        self.outcome.faults += faults.read(|_, _| ());
+        // What it did last is told, though nobody can be helped any more.
+        self.outcome.faults += faults.read(|happened, places| self.see(happened, places));
         program_after = program_time(self.pid).unwrap_or(program_after);
         let mut outcome = std::mem::take(&mut self.outcome);
         outcome.length = began.elapsed();

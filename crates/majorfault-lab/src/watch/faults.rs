@@ -87,8 +87,8 @@ impl Faults {
                     places.note(mapped);
                 }
             }
-            Seen::Forked { process, parent, .. } => {
-                let of_child = places.get(&parent).map(|places| places.forked(process));
+            Seen::Forked { process, parent, at } => {
+                let of_child = places.get(&parent).map(|places| places.forked(process, at));
                 if let Some(of_child) = of_child.or_else(|| Places::of(process).ok()) {
                     places.insert(process, of_child);
                 }

@@ -1,6 +1,7 @@
 //! The files behind mappings and descriptors: opened without side effects, measured, and looked up in the mount table.
 
 use majorfault::observe::places::FileId;
+use majorfault::proc::mounts::{self, Mount};
 use majorfault::sys::cache;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -27,35 +28,30 @@ pub struct Descriptor {
     pub cached_bytes: Option<u64>,
 }
 
-/// A mount, by the device number of its files.
-pub struct Mount {
-    device: (u32, u32),
-    /// Type of the file system.
-    pub kind: String,
-    /// Options of the file system.
-    pub options: String,
-}
-
-/// Opens the file that process `pid` has mapped as `path`, if it is still the same file and we may read it.
+/// Opens the file that process `pid` has mapped as `path`, or had when it ran, if it is still the same file and we may read it.
 pub fn open(pid: u32, path: &str, id: FileId) -> Option<File> {
     if !path.starts_with('/') {
         return None;
     }
-    // The process's root directory may be another than ours (a container). Our own file of this name is another one there, even
-    // where it happens to have the same number.
-    let ours = shares_mounts(pid).then(|| PathBuf::from(path));
-    let candidates = [Some(rooted(pid, path)), ours];
     let is_meant = |file: &File| file.metadata().is_ok_and(|it| it.ino() == id.inode);
-    candidates.into_iter().flatten().find_map(|path| regular(&path).filter(is_meant))
+    // The process's root directory may be another than ours (a container).
+    let its = regular(&rooted(pid, path)).filter(is_meant);
+    // The process is gone, or its root is closed to us: a file of this name and number on the same file system is the one that is meant.
+    its.or_else(|| regular(Path::new(path)).filter(is_meant).filter(|file| is_on(file, path, id.device)))
 }
 
-/// Whether the process sees the same mounts and the same root as we do.
-fn shares_mounts(pid: u32) -> bool {
-    let same = |what: &str| {
-        let of = |pid: &str| fs::metadata(format!("/proc/{pid}/{what}")).map(|it| (it.dev(), it.ino()));
-        matches!((of("self"), of(&pid.to_string())), (Ok(own), Ok(its)) if own == its)
-    };
-    same("ns/mnt") && same("root")
+/// Whether a file, opened by its path, is on the device as /proc/PID/maps has it. On btrfs stat(2) shows another number than the
+/// mount does.
+fn is_on(file: &File, path: &str, device: (u32, u32)) -> bool {
+    let Ok(meta) = file.metadata() else { return false };
+    let shown = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let text = || fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    shown == device || shown.0 == 0 && mount_at(&text(), Path::new(path)).is_some_and(|it| it.device == device)
+}
+
+/// The mount that a path without links is below: the innermost, of several at one place the last.
+fn mount_at(mountinfo: &str, path: &Path) -> Option<Mount> {
+    mounts::parse(mountinfo).filter(|it| path.starts_with(&it.point)).max_by_key(|it| it.point.components().count())
 }
 
 /// The path by which we reach the file that [`open`] opens: its own, unless that names another file for us.
@@ -99,17 +95,7 @@ fn is_overlay(file: &File) -> bool {
 
 /// The mounts that process `pid` sees.
 pub fn mounts(pid: u32) -> Vec<Mount> {
-    let text = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-    text.lines().filter_map(mount).collect()
-}
-
-fn mount(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let (major, minor) = left.split(' ').nth(2)?.split_once(':')?;
-    let mut right = right.split(' ');
-    let kind = right.next()?.to_owned();
-    let options = right.nth(1).unwrap_or_default().to_owned();
-    Some(Mount { device: (major.parse().ok()?, minor.parse().ok()?), kind, options })
+    mounts::parse(&fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default()).collect()
 }
 
 /// The mount with this device number.
@@ -173,14 +159,44 @@ fn descriptor(pid: u32, link: &Path) -> Option<Descriptor> {
 mod tests {
     use super::*;
 
+    /// A file with its path and identity, as a mapping of it is shown.
+    fn world() -> (tempfile::NamedTempFile, String, FileId) {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        let (path, meta) = (file.path().to_str().unwrap().to_owned(), file.as_file().metadata().unwrap());
+        let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+        (file, path, FileId { device, inode: meta.ino() })
+    }
+
+    /// No process has this number.
+    const GONE: u32 = u32::MAX / 4;
+
     #[test]
-    fn a_mount_is_read_with_its_type_and_options() {
-        let line = "36 35 0:42 / /mnt/data rw,noatime shared:7 - nfs4 server:/export rw,vers=4.2,rsize=1048576";
+    fn the_file_of_a_process_that_has_ended_is_opened_by_its_own_name() {
+        let (_file, path, id) = world();
 
-        let mount = mount(line).unwrap();
+        assert!(open(GONE, &path, id).is_some() && open(std::process::id(), &path, id).is_some());
+    }
 
-        assert_eq!((mount.device, mount.kind.as_str()), ((0, 42), "nfs4"));
-        assert!(mount.options.contains("rsize=1048576"));
+    #[test]
+    fn a_file_of_the_same_name_and_number_on_another_file_system_is_another_one() {
+        let (_file, path, id) = world();
+        let elsewhere = FileId { device: (id.device.0 + 1, id.device.1), ..id };
+
+        assert!(open(GONE, &path, elsewhere).is_none());
+        assert!(open(GONE, &path, FileId { inode: id.inode + 1, ..id }).is_none());
+    }
+
+    #[test]
+    fn a_path_is_below_its_innermost_mount_and_of_two_at_one_place_below_the_later() {
+        let text = "\
+21 1 8:1 / / rw - ext4 /dev/a rw
+22 21 0:42 / /data rw - btrfs /dev/b rw
+23 22 0:43 / /data/x rw - btrfs /dev/c rw
+24 23 0:44 / /data/x rw - btrfs /dev/d rw
+";
+        let device_of = |path: &str| mount_at(text, Path::new(path)).unwrap().device;
+
+        assert_eq!(["/f", "/database/f", "/data/f", "/data/x/f"].map(device_of), [(8, 1), (8, 1), (0, 42), (0, 44)]);
     }
 
     #[test]

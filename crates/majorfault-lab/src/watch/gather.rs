@@ -291,8 +291,8 @@ impl Crowd {
         let process = match &seen {
             Seen::Fault { process, .. } | Seen::Waited { process, .. } | Seen::Executed { process, .. } => *process,
             Seen::Mapped(mapped) => mapped.process,
-            Seen::Forked { process, parent, .. } => {
-                self.fork(*process, *parent, only);
+            Seen::Forked { process, parent, at } => {
+                self.fork(*process, (*parent, *at), only);
                 *parent
             }
         };
@@ -309,12 +309,12 @@ impl Crowd {
         }
     }
 
-    /// A process was forked: it has its parent's mappings.
-    fn fork(&mut self, child: u32, parent: u32, only: Option<u32>) {
+    /// A process was forked: it has its parent's mappings of that time.
+    fn fork(&mut self, child: u32, (parent, at): (u32, Nanos), only: Option<u32>) {
         if only.is_none()
             && let Some(round) = self.rounds.get(&parent)
         {
-            let newborn = self.newborn(child, round.forked(child));
+            let newborn = self.newborn(child, round.forked(child, at));
             self.rounds.insert(child, newborn);
         }
     }

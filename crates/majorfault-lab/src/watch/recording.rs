@@ -153,15 +153,14 @@ fn known(
     code: bool,
 ) -> Option<(usize, RecordedFile)> {
     let places = places.get(&fault.process)?;
-    let of_file = |vma: &&majorfault::proc::maps::Vma| vma.device == fault.file.device && vma.inode == fault.file.inode;
     let path = places.path(fault.file).unwrap_or_default().to_owned();
-    // Gone, or not readable by us: as long as its mappings reach.
-    let reach = || places.mappings().iter().filter(of_file).map(|vma| vma.offset + vma.len()).max();
     let opened = files::open(fault.process, &path, fault.file);
     if !code && opened.as_ref().is_some_and(is_code) {
         return None;
     }
-    let bytes = opened.and_then(|file| file.metadata().ok()).map(|meta| meta.len()).or_else(reach)?;
+    // Gone, or not readable by us: as long as its mappings reach.
+    let reach = || places.reach(fault.file);
+    let bytes = opened.and_then(|file| file.metadata().ok()).map_or_else(reach, |meta| meta.len());
     let number = writer.file(Some(path.as_str()).filter(|path| !path.is_empty()), bytes);
     Some((number, RecordedFile { path, bytes, ..RecordedFile::default() }))
 }

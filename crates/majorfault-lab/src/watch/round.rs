@@ -8,12 +8,13 @@ use super::grid::FaultTimeline;
 use super::status;
 use super::tally::{Tally, Track};
 use crate::place;
-use crate::watch::files::{self, Mount};
+use crate::watch::files;
 use majorfault::observe::pacing::Coverage;
 use majorfault::observe::pattern::{self, Access};
 use majorfault::observe::places::{FileId, Place, Places};
 use majorfault::observe::sampler::Seen;
 use majorfault::observe::{Kind, Observer, Scene, Snapshot};
+use majorfault::proc::mounts::Mount;
 use majorfault::proc::smaps;
 use majorfault::{Missing, Nanos};
 use std::collections::{HashMap, HashSet};
@@ -172,14 +173,14 @@ impl Round {
         }
     }
 
-    /// The mappings of a process that this one forks now.
-    pub fn forked(&self, child: u32) -> Places {
-        self.places.forked(child)
+    /// The mappings of a process that this one forked at that time.
+    pub fn forked(&self, child: u32, at: Nanos) -> Places {
+        self.places.forked(child, at)
     }
 
     /// Its mappings, for the next round.
     pub fn places(&self) -> Places {
-        self.places.forked(self.pid)
+        self.places.clone()
     }
 
     /// Whole numbers whose sum is that of the weights.

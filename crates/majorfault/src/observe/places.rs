@@ -39,12 +39,14 @@ pub enum Place {
 }
 
 /// The mappings of a process, kept up to date.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Places {
     pid: u32,
     vmas: Vec<Vma>,
-    /// When they were read; zero where they were not, or are of the program before an exec.
+    /// When reading them began; zero where they were not read, or are of the program before an exec.
     read_at: Nanos,
+    /// When it ended. What they were at a time between is not known from the reading.
+    read_until: Nanos,
     /// Mappings that were reported, by address; none covers a part of another.
     noted: BTreeMap<u64, Mapped>,
     paths: HashMap<FileId, String>,
@@ -67,16 +69,26 @@ impl Places {
             pid,
             vmas: Vec::new(),
             read_at: Nanos(0),
+            read_until: Nanos(0),
             noted: BTreeMap::new(),
             paths: HashMap::new(),
             not_before: Nanos(0),
         }
     }
 
-    /// The mappings of the process `pid` that this one forks now: the same.
-    pub fn forked(&self, pid: u32) -> Places {
-        let (vmas, noted, paths) = (self.vmas.clone(), self.noted.clone(), self.paths.clone());
-        Places { pid, vmas, read_at: self.read_at, noted, paths, not_before: Nanos(0) }
+    /// The mappings of the process `pid` that this one forked at that time: those of then, as far as they are known.
+    pub fn forked(&self, pid: u32, at: Nanos) -> Places {
+        let noted = self.noted.iter().filter(|(_, mapped)| mapped.at <= at);
+        Places {
+            pid,
+            vmas: self.vmas.clone(),
+            // Read later, they still say nothing of what the child did since.
+            read_at: self.read_at.min(at),
+            read_until: self.read_until.min(at),
+            noted: noted.map(|(address, mapped)| (*address, mapped.clone())).collect(),
+            paths: self.paths.clone(),
+            not_before: Nanos(0),
+        }
     }
 
     /// The process became another program at that time: its mappings are gone.
@@ -85,7 +97,7 @@ impl Places {
         // They may have been read after it already.
         if self.read_at <= at {
             self.vmas.clear();
-            self.read_at = Nanos(0);
+            (self.read_at, self.read_until) = (Nanos(0), Nanos(0));
             self.not_before = Nanos(0);
         }
     }
@@ -105,7 +117,7 @@ impl Places {
             self.paths.insert(FileId { device: vma.device, inode: vma.inode }, vma.path.clone());
         }
         self.vmas = vmas;
-        self.read_at = began;
+        (self.read_at, self.read_until) = (began, ended);
         Ok(())
     }
 
@@ -180,9 +192,9 @@ impl Places {
             0 => Place::Anonymous,
             inode => Place::File(FileId { device: mapped.device, inode }, mapped.offset + (address - mapped.address)),
         };
-        // What was read is newer than what was noted before; for an event before the reading it is too new.
+        // What was read is newer than what was noted before; for an event before the end of the reading it may be too new.
         match (noted, self.read_place(address)) {
-            (Some(mapped), _) if mapped.at >= self.read_at || at < self.read_at => place_of(mapped),
+            (Some(mapped), _) if mapped.at >= self.read_at || at <= self.read_until => place_of(mapped),
             (_, place) => place,
         }
     }
@@ -203,6 +215,14 @@ impl Places {
     /// The mappings at the last reading.
     pub fn mappings(&self) -> &[Vma] {
         &self.vmas
+    }
+
+    /// How far into a file its mappings reach, in bytes; 0 where none is known.
+    pub fn reach(&self, file: FileId) -> u64 {
+        let is_meant = |device, inode| FileId { device, inode } == file;
+        let read = self.vmas.iter().filter(|vma| is_meant(vma.device, vma.inode)).map(|vma| vma.offset + vma.len());
+        let noted = self.noted.values().filter(|it| is_meant(it.device, it.inode)).map(|it| it.offset + it.length);
+        read.chain(noted).max().unwrap_or(0)
     }
 
     /// The path of a file that was mapped at any time.
@@ -267,6 +287,17 @@ mod tests {
     }
 
     #[test]
+    fn mappings_tell_how_far_they_reach_into_a_file_that_is_gone() {
+        let mut places = Places::unread(std::process::id());
+
+        places.note(mapped(1, 0x10_0000, 0x4000, 7));
+        places.note(mapped(2, 0x20_0000, 0x1000, 7));
+
+        let id = |inode| FileId { device: (8, 1), inode };
+        assert_eq!([places.reach(id(7)), places.reach(id(8))], [0x7000, 0]);
+    }
+
+    #[test]
     fn a_fault_is_of_what_was_mapped_when_it_happened() {
         let mut places = Places::of(std::process::id()).unwrap();
         let read_at = places.read_at.0;
@@ -275,10 +306,12 @@ mod tests {
 
         places.note(mapped(read_at - 10, here & !0xfff, 0x1000, 7));
 
+        let read_until = places.read_until.0;
         assert_eq!(places.find(here, Nanos(read_at - 5)), of(7, 0x3000 + here % 4096));
-        assert_eq!(places.find(here, Nanos(read_at + 5)), Place::Anonymous);
+        assert_eq!(places.find(here, Nanos(read_until)), of(7, 0x3000 + here % 4096), "read perhaps after the fault");
+        assert_eq!(places.find(here, Nanos(read_until + 1)), Place::Anonymous);
         places.note(mapped(read_at + 10, here & !0xfff, 0x1000, 8));
-        assert_eq!(places.find(here, Nanos(read_at + 15)), of(8, 0x3000 + here % 4096));
+        assert_eq!(places.find(here, Nanos(read_until + 1)), of(8, 0x3000 + here % 4096));
     }
 
     #[test]
@@ -286,13 +319,27 @@ mod tests {
         let mut parent = Places::unread(std::process::id());
         parent.note(mapped(1, 0x10_0000, 0x1000, 7));
 
-        let mut child = parent.forked(std::process::id());
+        let mut child = parent.forked(std::process::id(), Nanos(2));
         assert_eq!(child.find(0x10_0000, Nanos(2)), of(7, 0x3000));
         child.note(mapped(4, 0x20_0000, 0x1000, 8));
         child.execute(Nanos(3));
 
         assert_eq!([0x10_0000, 0x20_0000].map(|at| child.find(at, Nanos(5))), [Place::Unknown, of(8, 0x3000)]);
         assert_eq!(parent.find(0x10_0000, Nanos(5)), of(7, 0x3000));
+    }
+
+    #[test]
+    fn what_was_read_of_the_parent_after_the_fork_is_not_the_childs() {
+        let mut parent = Places::of(std::process::id()).unwrap();
+        let local = [0u8; 16];
+        let (here, read_at) = (local.as_ptr() as u64, parent.read_at.0);
+        parent.note(mapped(read_at - 1, 0x10_0000, 0x1000, 7));
+
+        let mut child = parent.forked(std::process::id(), Nanos(read_at - 3));
+        assert_eq!(child.find(0x10_0000, Nanos(read_at)), Place::Unknown, "mapped by the parent after the fork");
+        child.execute(Nanos(read_at - 2));
+
+        assert_eq!(child.find(here, Nanos(read_at)), Place::Unknown, "the parent's memory, not the new program's");
     }
 
     #[test]
