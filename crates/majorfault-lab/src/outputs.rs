@@ -44,6 +44,8 @@ pub enum Kind {
     Metrics,
     /// A trace.
     Trace,
+    /// Stacks of calls: text for flame graphs, or a profile in pprof's format.
+    Stacks,
 }
 
 impl Kind {
@@ -54,6 +56,7 @@ impl Kind {
             Kind::Csv => "a table of majorfault",
             Kind::Metrics => "a file of majorfault's metrics",
             Kind::Trace => "a trace of majorfault",
+            Kind::Stacks => "a file of majorfault's stacks",
         }
     }
 
@@ -67,6 +70,11 @@ impl Kind {
             Kind::Csv => text.starts_with("experiment,cell,repetition,seed,"),
             Kind::Metrics => text.starts_with("# HELP majorfault_"),
             Kind::Trace => text.starts_with("majorfault trace "),
+            // The header of a compressed profile has our comment.
+            Kind::Stacks => {
+                String::from_utf8_lossy(line).contains(";fault in ")
+                    || head.starts_with(b"\x1f\x8b") && text.contains("majorfault stacks")
+            }
         }
     }
 
@@ -347,7 +355,8 @@ impl Output {
     /// Puts `text` there, whole or not at all; may be called again.
     ///
     /// Errors: Io; Invalid where a file appeared meanwhile that is not ours.
-    pub fn write(&self, text: &str) -> Result<()> {
+    pub fn write(&self, text: impl AsRef<[u8]>) -> Result<()> {
+        let text = text.as_ref();
         self.must_be_ours("the output")?;
         let written = match &self.way {
             Way::Beside(path) => replace(path, text),
@@ -388,12 +397,12 @@ impl Output {
     }
 }
 
-fn all(mut file: File, text: &str) -> std::io::Result<()> {
-    file.write_all(text.as_bytes())
+fn all(mut file: File, text: &[u8]) -> std::io::Result<()> {
+    file.write_all(text)
 }
 
 /// A file half written would look like a whole one, so it gets its name at the end. Keeps the rights of the one before.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let written = drafted(path).and_then(|file| {
         if let Ok(before) = fs::metadata(path) {
             file.set_permissions(before.permissions())?;

@@ -4,6 +4,7 @@ use crate::command::Exit;
 use crate::outputs::Outputs;
 use crate::watch::members::{GroupName, Members};
 use crate::watch::target::{Prepared, WatchTarget};
+use majorfault::observe::sampler::Stacks;
 use majorfault::{Error, Result};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -57,22 +58,22 @@ impl Whom {
     ///
     /// Errors: Io (no such program), Invalid (no such group).
     pub fn launch(self) -> Result<(Launched, WatchTarget)> {
-        self.launch_into(Stdio::inherit())
+        self.launch_into(Stdio::inherit(), Stacks::LeftOut)
     }
 
-    /// The same with the program's standard output going to `output`.
+    /// The same with the program's standard output going to `output`, and with the stacks of calls where they are asked for.
     ///
     /// Errors: as [`launch`](Self::launch).
-    pub fn launch_into(self, output: Stdio) -> Result<(Launched, WatchTarget)> {
+    pub fn launch_into(self, output: Stdio, stacks: Stacks) -> Result<(Launched, WatchTarget)> {
         if let Some(group) = self.group() {
-            return Ok((Launched { child: None }, WatchTarget::group(Members::of(&group)?)));
+            return Ok((Launched { child: None }, WatchTarget::group(Members::of(&group)?).with_stacks(stacks)));
         }
         let tree = !self.no_tree;
         let Some((name, arguments)) = self.program.split_first() else {
             let pid = self.pid.unwrap_or_default();
-            return Ok((Launched { child: None }, WatchTarget::running(pid).with_tree(tree)));
+            return Ok((Launched { child: None }, WatchTarget::running(pid).with_tree(tree).with_stacks(stacks)));
         };
-        let (child, target) = start(Command::new(name).args(arguments).stdout(output))?;
+        let (child, target) = start(Command::new(name).args(arguments).stdout(output), stacks)?;
         Ok((Launched { child: Some(child) }, target.with_tree(tree)))
     }
 
@@ -87,8 +88,8 @@ impl Whom {
 /// Starts a program that is to be watched from its first instruction on.
 ///
 /// Errors: Io (no such program).
-fn start(command: &mut Command) -> Result<(Child, WatchTarget)> {
-    let prepared = Prepared::here();
+fn start(command: &mut Command, stacks: Stacks) -> Result<(Child, WatchTarget)> {
+    let prepared = Prepared::here(stacks);
     let child = command.spawn().map_err(|error| {
         Error::io("start the program", command.get_program(), error).with_remedy("check its name and path")
     })?;

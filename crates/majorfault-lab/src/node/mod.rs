@@ -3,6 +3,7 @@
 //! First a cheap pass over /proc, whose counters every process has anyway; then the faults of the few worst are sampled, because only
 //! they tell the files and how long was waited. `pass` reads, `loss` compares two passes, `survey` watches, `tell` and `metrics` print.
 
+pub mod alerts;
 pub mod group;
 pub mod loss;
 pub mod metrics;

@@ -101,7 +101,7 @@ impl<'w> Survey<'w> {
     /// Watches the chosen processes for so long; waits where there are none.
     fn watch(&mut self, length: Duration, stop: &AtomicBool) -> Vec<Evidence> {
         let began = Instant::now();
-        let options = WatchOptions { length, deep: false, advice: false };
+        let options = WatchOptions { length, deep: false, stacks: false, advice: false };
         let seen = self.watcher.as_mut().and_then(|watcher| watcher.round(options, stop).ok());
         while began.elapsed() < length && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(STOP.min(length.saturating_sub(began.elapsed())));

@@ -41,10 +41,36 @@ pub struct Evidence {
     pub machine: MachineState,
     /// Private writable anonymous memory with MADV_HUGEPAGE, and how much of it is in huge pages; only with --deep.
     pub huge: Option<Huge>,
+    /// Who faulted in which file, the longest waits first; empty unless asked for.
+    pub stacks: Vec<Stack>,
     /// What could not be seen, and why.
     pub missing: Vec<Missing>,
     /// Whether the process ended during the watch.
     pub ended: bool,
+}
+
+/// Calls that led to faults in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stack {
+    /// The file that was touched.
+    pub file: FileId,
+    /// Its path.
+    pub path: String,
+    /// The function that touched it first, then who called.
+    pub frames: Vec<CodePlace>,
+    /// Faults.
+    pub faults: u64,
+    /// Nanoseconds waited in them.
+    pub waited_ns: u64,
+}
+
+/// An instruction.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CodePlace {
+    /// Its address in memory.
+    pub address: u64,
+    /// The file it is in, with the file's path and the offset there; none for code that was made while the program ran.
+    pub file: Option<(FileId, String, u64)>,
 }
 
 /// The watched process.

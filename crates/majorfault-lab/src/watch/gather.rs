@@ -39,6 +39,8 @@ pub struct WatchOptions {
     pub length: Duration,
     /// Whether to read smaps at the end, which may stall the process for milliseconds for each mapped GiB.
     pub deep: bool,
+    /// Whether to tell who faulted, by the stacks of calls; the target must be [followed with them](WatchTarget::with_stacks).
+    pub stacks: bool,
     /// Whether to see advice call by call, which makes each system call on the machine some 0.1 us longer meanwhile.
     pub advice: bool,
 }

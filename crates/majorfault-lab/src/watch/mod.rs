@@ -13,6 +13,7 @@ pub mod recording;
 mod round;
 #[cfg(test)]
 pub mod scenes;
+mod stacks;
 mod status;
 mod tally;
 pub mod target;

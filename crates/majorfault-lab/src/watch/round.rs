@@ -2,9 +2,10 @@
 
 use super::advice::AdviceWatch;
 use super::details;
-use super::evidence::{Calls, Evidence, FaultCounts, FileMapping, Group, MappedFile, Process, Watched};
+use super::evidence::{Calls, Evidence, FaultCounts, FileMapping, Group, MappedFile, Process, Stack, Watched};
 use super::gather::WatchOptions;
 use super::grid::FaultTimeline;
+use super::stacks::StackTally;
 use super::status;
 use super::tally::{Tally, Track};
 use crate::place;
@@ -57,6 +58,8 @@ pub struct Round {
     waiting: HashMap<u32, u64>,
     tallies: HashMap<FileId, Tally>,
     tracks: HashMap<FileId, Track>,
+    /// None where nobody asked for them.
+    stacks: Option<StackTally>,
     calls: [Option<Calls>; 2],
     process: Process,
     target: Watched,
@@ -133,6 +136,7 @@ impl Round {
             waiting: HashMap::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),
+            stacks: options.stacks.then(StackTally::default),
             calls: [None; 2],
             process: Process::default(),
             target: Watched { pid, ..Watched::default() },
@@ -199,9 +203,12 @@ impl Round {
     /// The same for what stands for several events of the process.
     pub fn see_weighted(&mut self, seen: Seen, weight: f64) {
         match seen {
-            Seen::Fault { process, thread, at, address, .. } if process == self.pid => {
+            Seen::Fault { process, thread, at, address, instruction, callers } if process == self.pid => {
                 let count = self.whole(weight);
-                self.fault(Access { thread, offset: address }, at, count);
+                let file = self.fault(Access { thread, offset: address }, at, count);
+                if let Some((file, stacks)) = file.zip(self.stacks.as_mut()) {
+                    stacks.fault(thread, file, [vec![instruction], callers].concat(), count);
+                }
             }
             Seen::Waited { process, thread, at, address, waited, major } if process == self.pid => {
                 let count = if major { 1 } else { self.whole(weight) };
@@ -222,8 +229,8 @@ impl Round {
         }
     }
 
-    /// Counts a fault at an address.
-    fn fault(&mut self, Access { thread, offset: address }: Access, at: Nanos, count: u64) {
+    /// Counts a fault at an address; returns the file that it is in.
+    fn fault(&mut self, Access { thread, offset: address }: Access, at: Nanos, count: u64) -> Option<FileId> {
         let at_ns = self.moment(at);
         let place = self.places.locate_at(address, at);
         let moment = self.timeline.at(at_ns);
@@ -235,10 +242,12 @@ impl Round {
                 moment.in_files += count;
                 self.faults.in_files += count;
                 self.tally(id).add_many(Access { thread, offset }, at_ns, count);
+                return Some(id);
             }
             Place::Anonymous => self.faults.anonymous += count,
             Place::Unknown => self.faults.unresolved += count,
         }
+        None
     }
 
     /// Counts a fault that has waited at an address.
@@ -251,6 +260,9 @@ impl Round {
         self.faults.waited_ns += waited_ns.unwrap_or(0) * count;
         *self.waiting.entry(access.thread).or_default() += waited_ns.unwrap_or(0) * count;
         if let Some(waited_ns) = waited_ns {
+            if let Some(stacks) = &mut self.stacks {
+                stacks.wait(access.thread, Nanos(waited_ns), count);
+            }
             self.timeline.wait(self.moment(Nanos(at.0.saturating_sub(waited_ns))), ended_ns);
         }
         let tally = self.tally(id);
@@ -391,6 +403,7 @@ impl Round {
         self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
         let files = self.mapped_files(&details);
         let advice = self.advice.take().map(AdviceWatch::into_evidence);
+        let stacks = self.stacks_of_code();
         Evidence {
             watched,
             process: self.process.clone(),
@@ -407,11 +420,22 @@ impl Round {
             timeline: faults.is_some().then_some(self.timeline),
             faults,
             advice,
+            stacks,
             target: self.target,
             group: self.group,
             missing: self.missing,
             ended: self.ended,
         }
+    }
+
+    /// The stacks that were recorded, if they were.
+    fn stacks_of_code(&mut self) -> Vec<Stack> {
+        let Some(stacks) = self.stacks.take() else { return Vec::new() };
+        if stacks.left_out() > 0 {
+            let reason = format!("{} faults of too many different stacks", stacks.left_out());
+            self.missing.push(Missing::new("some stacks", reason, "watch for a shorter time"));
+        }
+        stacks.into_stacks(&mut self.places)
     }
 
     /// Files mapped at the end, and files that were mapped during the watch and faulted.
@@ -507,7 +531,7 @@ mod tests {
     fn own() -> Round {
         let pid = std::process::id();
         let gap = Missing::new("faults", "a test", "");
-        let options = WatchOptions { length: Duration::from_secs(1), deep: false, advice: false };
+        let options = WatchOptions { length: Duration::from_secs(1), deep: false, stacks: false, advice: false };
         Round::new(pid, Places::of(pid).unwrap(), Some(&gap), options, Nanos(SINCE))
     }
 
@@ -523,7 +547,7 @@ mod tests {
     }
 
     fn fault(process: u32, address: u64) -> Seen {
-        Seen::Fault { process, thread: 7, at: Nanos(SINCE + 5), address, instruction: 0 }
+        Seen::Fault { process, thread: 7, at: Nanos(SINCE + 5), address, instruction: 0, callers: Vec::new() }
     }
 
     fn waited(address: u64, waited_ns: Option<u64>, major: bool) -> Seen {

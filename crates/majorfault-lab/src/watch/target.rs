@@ -4,7 +4,7 @@
 use super::members::Members;
 use super::{check, closed, raise_descriptor_limit};
 use majorfault::observe::places::Places;
-use majorfault::observe::sampler::Sampler;
+use majorfault::observe::sampler::{Sampler, Stacks};
 use majorfault::{Missing, Result};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -13,6 +13,7 @@ use std::fs;
 pub struct WatchTarget {
     whom: Whom,
     tree: bool,
+    stacks: Stacks,
 }
 
 enum Whom {
@@ -42,36 +43,45 @@ pub struct Following {
 
 impl Prepared {
     /// Makes ready for a program that the calling thread starts next. The calling thread must live as long as the watch.
-    pub fn here() -> Prepared {
+    pub fn here(stacks: Stacks) -> Prepared {
         raise_descriptor_limit();
-        Prepared(Sampler::of_started())
+        Prepared(Sampler::of_started(stacks))
     }
 
     /// The program was started as process `pid`.
     pub fn started(self, pid: u32) -> WatchTarget {
-        WatchTarget { whom: Whom::Started(pid, Box::new(self.0)), tree: true }
+        WatchTarget::of(Whom::Started(pid, Box::new(self.0)))
     }
 }
 
 impl WatchTarget {
+    fn of(whom: Whom) -> WatchTarget {
+        WatchTarget { whom, tree: true, stacks: Stacks::LeftOut }
+    }
+
     /// Process `pid`, which runs already, with those that it has started and will start.
     pub fn running(pid: u32) -> WatchTarget {
-        WatchTarget { whom: Whom::Running(pid), tree: true }
+        WatchTarget::of(Whom::Running(pid))
     }
 
     /// The processes of a group, also those that join it later.
     pub fn group(members: Members) -> WatchTarget {
-        WatchTarget { whom: Whom::Group(members), tree: true }
+        WatchTarget::of(Whom::Group(members))
     }
 
     /// These processes, with those that they start from now on.
     pub fn listed(pids: Vec<u32>) -> WatchTarget {
-        WatchTarget { whom: Whom::Listed(pids), tree: true }
+        WatchTarget::of(Whom::Listed(pids))
     }
 
     /// The same with or without the processes that it starts.
     pub fn with_tree(self, tree: bool) -> WatchTarget {
         WatchTarget { tree, ..self }
+    }
+
+    /// The same with the stacks of calls; of a program that is started for the watch [`Prepared::here`] decides.
+    pub fn with_stacks(self, stacks: Stacks) -> WatchTarget {
+        WatchTarget { stacks, ..self }
     }
 
     /// Whether the processes that it has started and starts are watched as well.
@@ -113,7 +123,8 @@ impl WatchTarget {
     /// Errors: as [`follow`](Self::follow).
     pub fn follow_sparingly(self, share: f64) -> Result<Following> {
         let is_started = self.is_started();
-        let mut following = self.follow_by(&|pid| Sampler::open_held(pid, share))?;
+        let stacks = self.stacks;
+        let mut following = self.follow_by(&|pid| Sampler::open_held(pid, share, stacks))?;
         if is_started {
             following.sampler.pace(share);
         }

@@ -18,9 +18,14 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
+pub use crate::sys::samples::Stacks;
+
 /// Bytes of the ring for faults, for each processor: 6500 faults between two reads. Without special rights
 /// (kernel.perf_event_mlock_kb) 512 KiB may be locked for each processor.
 const FAULT_RING: usize = 256 << 10;
+
+/// The same where stacks are recorded, which make a record some six times as long.
+const STACK_RING: usize = 1 << 20;
 
 /// Bytes of the ring for ended faults and new mappings.
 const EVENT_RING: usize = 256 << 10;
@@ -56,6 +61,8 @@ pub enum Seen {
         address: u64,
         /// The instruction that touched it.
         instruction: u64,
+        /// Return addresses, of the innermost call first; empty unless [stacks](Stacks) are recorded.
+        callers: Vec<u64>,
     },
     /// A fault that had to wait has ended: it started a read (major), or took longer than [`WAIT`], as when it waits for
     /// a read that is already under way. It was reported as `Fault` before.
@@ -128,6 +135,7 @@ pub struct Sampler {
     lasting: Vec<Sampling>,
     pausing: Vec<Sampling>,
     kernel: Kernel,
+    stacks: Stacks,
     /// Threads that are followed, as far as they are known.
     followed: HashSet<u32>,
     unfollowed: HashSet<u32>,
@@ -178,7 +186,7 @@ impl Sampler {
     /// Errors: Missing without the rights (names the sysctl or capability that would help), without perf in the kernel,
     /// or without the process.
     pub fn open(pid: u32) -> Result<Sampler, Missing> {
-        Sampler::permitted(|sampler| match sampler.add(pid)? {
+        Sampler::permitted(Stacks::LeftOut, |sampler| match sampler.add(pid)? {
             0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             _ => Ok(()),
         })
@@ -189,8 +197,8 @@ impl Sampler {
     /// process its time for nothing. At most `share` of a processor's time is taken then, see [`pace`](Sampler::pace).
     ///
     /// Errors: as [`open`](Sampler::open).
-    pub fn open_held(pid: u32, share: f64) -> Result<Sampler, Missing> {
-        Sampler::permitted(|sampler| {
+    pub fn open_held(pid: u32, share: f64, stacks: Stacks) -> Result<Sampler, Missing> {
+        Sampler::permitted(stacks, |sampler| {
             sampler.pace(share);
             sampler.hold();
             match sampler.add(pid)? {
@@ -205,15 +213,15 @@ impl Sampler {
     /// calling thread must live as long as the sampler.
     ///
     /// Errors: Missing, as [`open`](Sampler::open).
-    pub fn of_started() -> Result<Sampler, Missing> {
-        Sampler::permitted(|sampler| sampler.follow(Threads::Started))
+    pub fn of_started(stacks: Stacks) -> Result<Sampler, Missing> {
+        Sampler::permitted(stacks, |sampler| sampler.follow(Threads::Started))
             .map_err(|error| refused(std::process::id(), &error))
     }
 
     /// A sampler that `begin` could open its first events in, with the kernel's own faults where that is permitted.
-    fn permitted(begin: impl Fn(&mut Sampler) -> io::Result<()>) -> io::Result<Sampler> {
+    fn permitted(stacks: Stacks, begin: impl Fn(&mut Sampler) -> io::Result<()>) -> io::Result<Sampler> {
         let with = |kernel| {
-            let mut sampler = Sampler::empty(kernel);
+            let mut sampler = Sampler::empty(kernel, stacks);
             begin(&mut sampler).map(|()| sampler)
         };
         match with(Kernel::Counted) {
@@ -224,7 +232,7 @@ impl Sampler {
         }
     }
 
-    fn empty(kernel: Kernel) -> Sampler {
+    fn empty(kernel: Kernel, stacks: Stacks) -> Sampler {
         let processors = processors();
         Sampler {
             opened: monotonic(),
@@ -233,6 +241,7 @@ impl Sampler {
             lasting: Vec::new(),
             pausing: Vec::new(),
             kernel,
+            stacks,
             followed: HashSet::new(),
             unfollowed: HashSet::new(),
             lost: 0,
@@ -289,7 +298,7 @@ impl Sampler {
     fn follow(&mut self, threads: Threads) -> io::Result<()> {
         let is_paused = self.pace.as_ref().is_some_and(|pace| pace.until.is_some());
         for (processor, rings) in self.processors.iter().zip(&mut self.rings) {
-            let open = |what| Sampling::of(what, threads, *processor, self.kernel);
+            let open = |what| Sampling::of(what, threads, *processor, self.kernel, self.stacks);
             let (faults, major, minor) =
                 (open(Sampled::Faults)?, open(Sampled::MajorFaults)?, open(Sampled::MinorFaults)?);
             if is_paused {
@@ -298,7 +307,8 @@ impl Sampler {
             }
             match rings {
                 None => {
-                    let made = Rings { faults: Ring::new(faults, FAULT_RING)?, events: Ring::new(major, EVENT_RING)? };
+                    let room = if self.stacks == Stacks::Recorded { STACK_RING } else { FAULT_RING };
+                    let made = Rings { faults: Ring::new(faults, room)?, events: Ring::new(major, EVENT_RING)? };
                     minor.write_into(&made.events)?;
                     *rings = Some(made);
                 }
@@ -508,9 +518,9 @@ impl Sampler {
 
     fn translate(&mut self, origin: Origin, record: PerfRecord) -> Option<Seen> {
         match (record, origin) {
-            (PerfRecord::Fault { process, thread, at, address, instruction }, Origin::Faults) => {
+            (PerfRecord::Fault { process, thread, at, address, instruction, callers }, Origin::Faults) => {
                 self.begun.insert(thread, (address, at));
-                Some(Seen::Fault { process, thread, at, address, instruction })
+                Some(Seen::Fault { process, thread, at, address, instruction, callers })
             }
             (PerfRecord::Fault { process, thread, at, address, .. }, Origin::Events) => {
                 let waited = self.since_begin(thread, address, at);
@@ -640,10 +650,9 @@ pub(super) fn remedy() -> &'static str {
 
 fn probe() -> Probe {
     let own = std::process::id();
-    let found =
-        Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::Counted).map(|_| "with those of the kernel");
-    let found = found
-        .or_else(|_| Sampling::of(Sampled::Faults, Threads::Running(own), 0, Kernel::LeftOut).map(|_| "of user code"));
+    let open = |kernel| Sampling::of(Sampled::Faults, Threads::Running(own), 0, kernel, Stacks::LeftOut);
+    let found = open(Kernel::Counted).map(|_| "with those of the kernel");
+    let found = found.or_else(|_| open(Kernel::LeftOut).map(|_| "of user code"));
     found.map(|which| format!("faults {which} can be sampled")).map_err(|error| refused(own, &error))
 }
 

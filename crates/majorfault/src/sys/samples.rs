@@ -36,6 +36,16 @@ const SAMPLE_INSTRUCTION: u64 = 1;
 /// Bytes of a sample without the instruction, after the header.
 const SHORT_SAMPLE: usize = 24;
 
+/// PERF_SAMPLE_CALLCHAIN, after the others: a number and as many addresses, among them marks of context, which are above any address.
+const SAMPLE_STACK: u64 = 1 << 5;
+const FIRST_MARK: u64 = -4095i64 as u64;
+
+/// Where the number of addresses of a stack stands in a sample.
+const STACK: usize = 32;
+
+/// The kernel's part of a stack is left out.
+const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
+
 /// PERF_EVENT_IOC_ENABLE, DISABLE, SET_OUTPUT: _IO('$', 0), 1 and 5.
 const ENABLE: libc::c_ulong = 0x2400;
 const DISABLE: libc::c_ulong = 0x2401;
@@ -73,6 +83,17 @@ pub enum Sampled {
     MinorFaults,
 }
 
+/// Whether samples of faults tell who called the function that faulted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stacks {
+    /// Only the instruction is told.
+    #[default]
+    LeftOut,
+    /// Return addresses by frame pointers, which programs built without them do not have: their stacks end after the first function,
+    /// or name wrong callers. Costs each fault another 0.2 to 1 us.
+    Recorded,
+}
+
 /// A record of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PerfRecord {
@@ -88,6 +109,8 @@ pub enum PerfRecord {
         address: u64,
         /// The instruction that touched it.
         instruction: u64,
+        /// Return addresses, of the innermost call first; empty unless stacks are recorded.
+        callers: Vec<u64>,
     },
     /// A minor fault ended.
     MinorEnded {
@@ -172,8 +195,12 @@ impl Sampling {
     /// Samples `what` of these threads, while on processor `cpu`.
     ///
     /// Errors: EACCES or EPERM (rights), ESRCH (no such thread), EMFILE.
-    pub fn of(what: Sampled, threads: Threads, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
+    pub fn of(what: Sampled, threads: Threads, cpu: u32, kernel: Kernel, stacks: Stacks) -> io::Result<Sampling> {
         let mut attr = attributes(what, kernel);
+        if what == Sampled::Faults && stacks == Stacks::Recorded {
+            attr.sample_type |= SAMPLE_STACK;
+            attr.flags |= EXCLUDE_CALLCHAIN_KERNEL;
+        }
         let thread = match threads {
             Threads::Running(thread) => thread,
             Threads::Started => {
@@ -375,6 +402,7 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<PerfRecord> {
             thread: half(12)?,
             at: Nanos(word(16)?),
             address: word(24)?,
+            callers: callers(bytes).unwrap_or_default(),
         }),
         MAPPED => {
             // pid tid addr len pgoff maj min ino generation prot flags name..., then pid tid time by SAMPLE_ID_ALL.
@@ -407,6 +435,19 @@ fn parse(kind: u32, misc: u16, bytes: &[u8]) -> Option<PerfRecord> {
         LOST => Some(PerfRecord::Lost(word(8)?)),
         _ => None,
     }
+}
+
+/// The return addresses of a sample: without the first address where it is the instruction. It is another one where the kernel faulted on
+/// behalf of the program.
+fn callers(bytes: &[u8]) -> Option<Vec<u64>> {
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_ne_bytes);
+    let (count, rest) = bytes.get(STACK..)?.split_at_checked(8)?;
+    let count = usize::try_from(word(count)?).ok()?;
+    let instruction = word(bytes.get(..8)?)?;
+    let mut addresses =
+        rest.chunks_exact(8).take(count).filter_map(word).filter(|address| *address < FIRST_MARK).peekable();
+    addresses.next_if_eq(&instruction);
+    Some(addresses.collect())
 }
 
 #[cfg(test)]
@@ -449,6 +490,22 @@ mod tests {
 
         assert_eq!((process, at, address, length, offset), (7, Nanos(5), 0x7000, 0x2000, 0x1000));
         assert_eq!((device, inode, path.as_str()), ((254, 1), 99, "/a b"));
+    }
+
+    #[test]
+    fn the_callers_of_a_fault_are_told_without_the_kernels_marks_and_the_function_itself() {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let user = -512i64 as u64;
+        let told = |stack: &[u64]| match parse(SAMPLE, 0, &words(&[&[0x10, 0x7, 5, 0x99], stack].concat())) {
+            Some(PerfRecord::Fault { instruction: 0x10, callers, .. }) => callers,
+            other => panic!("{other:?}"),
+        };
+
+        assert_eq!(told(&[4, user, 0x10, 0x20, 0x30]), [0x20, 0x30]);
+        assert_eq!(told(&[2, user, 0x10]), []);
+        assert_eq!(told(&[3, user, 0x40, 0x50]), [0x40, 0x50], "the instruction is the kernel's");
+        assert_eq!(told(&[9, user, 0x10, 0x20]), [0x20], "a number that is too large");
+        assert_eq!(told(&[]), [], "no stack was asked for");
     }
 
     #[test]

@@ -5,9 +5,11 @@ pub mod endpoint;
 mod json;
 pub mod openmetrics;
 mod page;
+mod stacks;
 mod terminal;
 pub mod totals;
 
 pub use json::{document, schema};
 pub use page::page;
+pub use stacks::StackFormat;
 pub use terminal::{print, print_proofs};
