@@ -110,7 +110,9 @@ mod tests {
     #[test]
     fn all_faults_are_looked_at_as_long_as_a_stream_helps() {
         let mut attention = Attention::default();
-        [SHORT, PROMISING].map(|sight| attention.look(Nanos(0), sight));
+        for sight in [SHORT, PROMISING] {
+            attention.look(Nanos(0), sight);
+        }
 
         for second in 1..10 {
             let sight = Sight { faults: second * 1000, helped: second, ..SHORT };
@@ -123,7 +125,9 @@ mod tests {
     #[test]
     fn a_trial_lasts_until_faults_have_come() {
         let mut attention = Attention::default();
-        [SHORT, PROMISING].map(|sight| attention.look(Nanos(0), sight));
+        for sight in [SHORT, PROMISING] {
+            attention.look(Nanos(0), sight);
+        }
 
         assert_eq!(attention.look(Nanos(99 * MS), Sight { faults: 5000, ..SHORT }), Level::All);
         assert_eq!(attention.look(Nanos(999 * MS), Sight { faults: 100, ..SHORT }), Level::All);

@@ -74,7 +74,13 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Beside) -> Result<RunOu
     let mut group = RunGroup::create(&name, options.memory)?;
     let swap = options.swap.as_ref().map(|place| SwapFile::make(place, &name, options.memory)).transpose()?;
     remarks.extend(swap.iter().map(of_swap_file));
-    let world = SwapWorld::read();
+    let mut world = SwapWorld::read();
+    // Swapping to it began while its disk did not say so.
+    world
+        .areas
+        .iter_mut()
+        .filter(|area| swap.as_ref().is_some_and(|swap| swap.path() == area.path))
+        .for_each(|area| area.rotates = false);
     remarks.extend(world.remarks(options.memory));
     let is_root = rustix::process::geteuid().is_root();
     remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));

@@ -106,15 +106,13 @@ fn memory(outcome: &RunOutcome) -> String {
         0 => "nothing was swapped out".to_owned(),
         bytes => format!("at most {} swapped out", size(bytes)),
     };
-    format!("memory: at most {peak} of {}, {swapped}; {:.2} s", outcome.limit, outcome.took.as_secs_f64())
+    format!("memory: at most {peak} of {}, {swapped}; {:.2} s", size(outcome.limit.0), outcome.took.as_secs_f64())
 }
 
 fn helped(outcome: &RunOutcome) -> Option<String> {
-    if let Some(reason) = &outcome.unhelped {
-        return Some(format!("not helped: {reason}"));
-    }
     let advised = &outcome.supervised.advised;
-    if outcome.supervised.swapped == 0 {
+    // Why it was not helped was told before it began.
+    if outcome.supervised.swapped == 0 || outcome.unhelped.is_some() {
         return None;
     }
     if advised.fetched == 0 {
@@ -178,13 +176,13 @@ mod tests {
     fn what_was_done_and_what_more_memory_would_have_bought_is_told() {
         let said = sentences(&outcome());
 
-        assert_eq!(said[0], "memory: at most 128m of 128m, at most 130m swapped out; 0.00 s");
+        assert_eq!(said[0], "memory: at most 128 MiB of 128 MiB, at most 130 MiB swapped out; 0.00 s");
         assert_eq!(
             said[1],
-            "read ahead of 3 streams: 100m, 90 % used; paged out behind 50m, of which 1m came back too soon"
+            "read ahead of 3 streams: 100 MiB, 90 % used; paged out behind 50 MiB, of which 1 MiB came back too soon"
         );
         assert_eq!(said[2], "7 faults waited for the disk");
-        assert_eq!(said[3], "with 128m more memory (256m) nothing would have been swapped out");
+        assert_eq!(said[3], "with 128 MiB more memory (256 MiB) nothing would have been swapped out");
     }
 
     #[test]
@@ -205,7 +203,7 @@ mod tests {
         let mut outcome = outcome();
         outcome.supervised = Supervised { demand: 100 * MIB, ..Supervised::default() };
 
-        assert_eq!(sentences(&outcome), ["memory: at most 128m of 128m, nothing was swapped out; 0.00 s"]);
+        assert_eq!(sentences(&outcome), ["memory: at most 128 MiB of 128 MiB, nothing was swapped out; 0.00 s"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What is to be said before a program begins: where its memory will go, what will slow that down, and what would help.
 
 use majorfault::Bytes;
-use majorfault::proc::{block, swaps};
+use majorfault::proc::swaps;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -124,11 +124,26 @@ fn of_area(area: &Area) -> Option<Remark> {
 /// An area with what its device says.
 fn area(area: swaps::SwapArea) -> Area {
     let swaps::SwapArea { path, size, used } = area;
-    let device = fs::metadata(&path).map(|meta| if meta.rdev() != 0 { meta.rdev() } else { meta.dev() });
-    let device = device.map_or((0, 0), |device| (rustix::fs::major(device), rustix::fs::minor(device)));
-    let disk = fs::canonicalize(format!("/sys/dev/block/{}:{}", device.0, device.1)).unwrap_or_default();
+    let (rotates, is_virtual) =
+        rotation(&path).map_or((false, false), |(file, is_virtual)| (reads_one(&file), is_virtual));
+    Area { path, size, used, rotates, is_virtual }
+}
+
+/// The setting that says whether the disk of a file (or a disk) rotates, and whether it is one of a virtual machine.
+pub fn rotation(path: &Path) -> Option<(PathBuf, bool)> {
+    let meta = fs::metadata(path).ok()?;
+    let device = if meta.rdev() != 0 { meta.rdev() } else { meta.dev() };
+    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let disk = fs::canonicalize(link).ok()?;
+    // A partition has its disk's.
+    let setting =
+        [disk.as_path(), disk.parent()?].iter().map(|dir| dir.join("queue/rotational")).find(|file| file.exists())?;
     let is_virtual = disk.to_str().is_some_and(|path| path.contains("/virtio") || path.contains("/vbd-"));
-    Area { path, size, used, rotates: block::queue(device, "rotational") == Some(1), is_virtual }
+    Some((setting, is_virtual))
+}
+
+fn reads_one(file: &Path) -> bool {
+    fs::read_to_string(file).is_ok_and(|text| text.trim() == "1")
 }
 
 /// What is to be said of the program's file.

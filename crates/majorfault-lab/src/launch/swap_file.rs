@@ -3,6 +3,7 @@
 //! A note in the state folder says which file it is, from before it is made until it is gone. The file's name is the run's, whose group tells
 //! whether somebody still needs it.
 
+use super::preflight::rotation;
 use crate::place::run_group;
 use majorfault::sys::swap::{swap_off, swap_on};
 use majorfault::{Bytes, Error, Missing, Result};
@@ -87,7 +88,9 @@ impl SwapFile {
         swap.write_note(notes).map_err(|error| Error::io("note the swap file", &swap.note, error))?;
         swap.fill()?;
         swap.prepare()?;
+        let rotating = Unrotated::of(&swap.path);
         swap_on(&swap.path).map_err(|error| refused(&swap.path, &error))?;
+        drop(rotating);
         Ok(swap)
     }
 
@@ -147,6 +150,26 @@ impl Drop for SwapFile {
                 "majorfault: the swap file {} stays in use ({error}); swapoff it and remove it",
                 self.path.display()
             );
+        }
+    }
+}
+
+/// A virtual disk that says it rotates, and says that it does not as long as this lives: the kernel asks once, when swapping begins, and
+/// would keep streams apart less well.
+struct Unrotated(PathBuf);
+
+impl Unrotated {
+    fn of(path: &Path) -> Option<Unrotated> {
+        let (setting, is_virtual) = rotation(path)?;
+        let says_so = fs::read_to_string(&setting).is_ok_and(|text| text.trim() == "1");
+        (is_virtual && says_so && fs::write(&setting, "0").is_ok()).then_some(Unrotated(setting))
+    }
+}
+
+impl Drop for Unrotated {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(&self.0, "1") {
+            eprintln!("majorfault: {} stays 0: {error}", self.0.display());
         }
     }
 }

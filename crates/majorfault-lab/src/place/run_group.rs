@@ -298,7 +298,7 @@ mod tests {
         };
         let (empty, busy) = ("majorfault-run-1-1-0", "majorfault-run-1-1-1");
         let [left, used] = [empty, busy].map(|name| limit.path().with_file_name(name));
-        [&left, &used].map(|group| fs::create_dir(group).unwrap());
+        [&left, &used].into_iter().for_each(|group| fs::create_dir(group).unwrap());
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         fs::write(used.join("cgroup.procs"), child.id().to_string()).unwrap();
 

@@ -71,6 +71,13 @@ impl Model {
         (is_fault, waits)
     }
 
+    /// The program writes every page below `size` once.
+    fn fill(&mut self, size: u64) {
+        for page in 0..size {
+            self.touch(page);
+        }
+    }
+
     fn is_swapped(&self, page: u64) -> bool {
         self.known.contains(&page) && !self.uses.contains_key(&page)
     }
@@ -110,7 +117,7 @@ struct Went {
 /// Runs the touches in a memory of `capacity` pages, after all pages below `size` were written once.
 fn run(capacity: usize, size: u64, touches: &[u64], is_helped: bool) -> Went {
     let (mut model, mut streams) = (Model::new(capacity), Streams::default());
-    (0..size).for_each(|page| drop(model.touch(page)));
+    model.fill(size);
     let (mut faults, mut waits) = (0, 0);
     for page in touches {
         let (is_fault, has_waited) = model.touch(*page);
@@ -243,7 +250,7 @@ fn pages_in_memory_are_never_fetched() {
 #[test]
 fn without_room_nothing_is_fetched() {
     let (mut model, mut streams) = (Model::new(CAPACITY), Streams::default());
-    (0..SIZE).for_each(|page| drop(model.touch(page)));
+    model.fill(SIZE);
 
     (0..2000).for_each(|page| {
         streams.fault(page, Straits { limit: CAPACITY as u64, most_ahead: 0, is_near: true }, &mut model)
@@ -255,7 +262,7 @@ fn without_room_nothing_is_fetched() {
 #[test]
 fn a_stream_that_stopped_makes_room_for_others() {
     let (mut model, mut streams) = (Model::new(CAPACITY), Streams::default());
-    (0..SIZE).for_each(|page| drop(model.touch(page)));
+    model.fill(SIZE);
     let mut fault = |streams: &mut Streams, page| {
         let straits = straits(CAPACITY, &model);
         streams.fault(page, straits, &mut model);
@@ -271,7 +278,7 @@ fn a_stream_that_stopped_makes_room_for_others() {
 #[test]
 fn after_a_rest_streams_begin_again_and_lengths_are_known() {
     let (mut model, mut streams) = (Model::new(CAPACITY), Streams::default());
-    (0..SIZE).for_each(|page| drop(model.touch(page)));
+    model.fill(SIZE);
     let straits = Straits { limit: CAPACITY as u64, most_ahead: 1024, is_near: false };
     (0..100).for_each(|page| streams.fault(page, straits, &mut model));
     assert!(streams.helped() > 0);
