@@ -4,7 +4,7 @@ use crate::command::Exit;
 use crate::launch::outcome::{document, print};
 use crate::launch::preflight::Remark;
 use crate::launch::swap_file::SwapPlace;
-use crate::launch::{Beside, LaunchOptions, OWN_FAILURE, launch};
+use crate::launch::{Companion, LaunchOptions, OWN_FAILURE, launch};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Run a program within less memory than it needs, and make swapping faster
 ///
-/// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Beside it, majorfault looks at page
+/// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Companion it, majorfault looks at page
 /// faults as soon as memory is short: pages that the program will need are read in ahead, those it has left behind are paged out. Programs
 /// that pass over their memory in an order finish much sooner than with swap alone; others are as fast as with swap alone. The program is
 /// not changed: nothing is preloaded, and advice cannot change a byte of its memory.
@@ -55,7 +55,16 @@ const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 /// Runs the subcommand.
 pub fn run(args: Args) -> Exit {
     let Args { memory, swap_file, no_advice, json, quiet, program } = args;
-    let mut company = Company { is_quiet: quiet || json, pid: None, signals: Vec::new() };
+    let told = match (json, quiet) {
+        (true, _) => Told::Nothing,
+        (_, true) => Told::Wrong,
+        _ => Told::All,
+    };
+    let mut company = Company { told, pid: None, signals: Vec::new() };
+    if let Err(error) = company.listen() {
+        eprintln!("majorfault: {error}");
+        return Exit::Program(OWN_FAILURE);
+    }
     let options = LaunchOptions { program, memory, swap: swap_file, advise: !no_advice };
     match launch(&options, &mut company) {
         Ok(outcome) => {
@@ -76,30 +85,41 @@ pub fn run(args: Args) -> Exit {
     }
 }
 
+/// What is told before the program begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It stands in the document at the end.
+    Nothing,
+    /// What should be changed.
+    Wrong,
+    All,
+}
+
 /// Keeps the program company: tells what is to be told, and passes signals on.
 struct Company {
-    is_quiet: bool,
+    told: Told,
     pid: Option<rustix::process::Pid>,
     signals: Vec<(rustix::process::Signal, Arc<AtomicBool>)>,
 }
 
-impl Beside for Company {
+impl Companion for Company {
     fn before(&mut self, remarks: &[Remark], unhelped: Option<&str>) {
-        for Remark { found, remedy } in remarks.iter().filter(|remark| !self.is_quiet || !remark.remedy.is_empty()) {
+        let is_told = |remark: &&Remark| match self.told {
+            Told::Nothing => false,
+            Told::Wrong => !remark.remedy.is_empty(),
+            Told::All => true,
+        };
+        for Remark { found, remedy } in remarks.iter().filter(is_told) {
             let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
             eprintln!("majorfault: {found}{remedy}");
         }
-        if let (Some(reason), false) = (unhelped, self.is_quiet) {
+        if let (Some(reason), Told::All) = (unhelped, self.told) {
             eprintln!("majorfault: limited only, not helped: {reason}");
         }
     }
 
     fn begun(&mut self, pid: u32) {
         self.pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        // Only now: what was ignored before stays ignored in the program.
-        if let Err(error) = self.listen() {
-            eprintln!("majorfault: {error}; signals are not passed on");
-        }
     }
 
     fn meanwhile(&mut self) {
@@ -113,20 +133,18 @@ impl Beside for Company {
 }
 
 impl Company {
+    /// Listens to signals, but to none that is ignored: it is to stay so in the program.
     fn listen(&mut self) -> Result<()> {
         let ignored = ignored();
-        let listened = |signal: i32| {
+        // Those of the terminal must not end us before the program, and what was made for it.
+        for signal in PASSED.into_iter().chain([SIGINT, SIGQUIT]).filter(|signal| ignored >> (signal - 1) & 1 == 0) {
             let raised = Arc::new(AtomicBool::new(false));
             signal_hook::flag::register(signal, Arc::clone(&raised))
                 .map_err(|error| Error::io("listen to signals", "sigaction", error))?;
-            Ok::<_, Error>(raised)
-        };
-        for signal in PASSED.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
-            let raised = listened(signal)?;
-            self.signals.extend(rustix::process::Signal::from_named_raw(signal).map(|signal| (signal, raised)));
+            let passed = rustix::process::Signal::from_named_raw(signal).filter(|_| PASSED.contains(&signal));
+            self.signals.extend(passed.map(|signal| (signal, raised)));
         }
-        // Those of the terminal must not end us before the program.
-        [SIGINT, SIGQUIT].into_iter().try_for_each(|signal| listened(signal).map(drop))
+        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ pub enum Level {
 
 /// What has been seen since the beginning, or lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct Noticed {
     /// Whether memory is short now.
     pub is_short: bool,
     /// Whether waits seem to have an order.
@@ -45,7 +45,7 @@ pub struct Attention {
     level: Level,
     /// When the level was reached, or a stream last helped, and what had been seen then.
     since: Nanos,
-    then: Sight,
+    then: Noticed,
     /// No trial before.
     not_before: Nanos,
     pause: u64,
@@ -53,14 +53,14 @@ pub struct Attention {
 
 impl Default for Attention {
     fn default() -> Attention {
-        let then = Sight::default();
+        let then = Noticed::default();
         Attention { level: Level::Calm, since: Nanos(0), then, not_before: Nanos(0), pause: PAUSES.start }
     }
 }
 
 impl Attention {
     /// What is looked at from now on.
-    pub fn look(&mut self, now: Nanos, sight: Sight) -> Level {
+    pub fn look(&mut self, now: Nanos, sight: Noticed) -> Level {
         match self.level {
             _ if !sight.is_short => self.level = Level::Calm,
             Level::Calm => self.level = Level::Waits,
@@ -75,11 +75,11 @@ impl Attention {
         self.level
     }
 
-    fn begin(&mut self, now: Nanos, sight: Sight) {
+    fn begin(&mut self, now: Nanos, sight: Noticed) {
         (self.level, self.since, self.then) = (Level::All, now, sight);
     }
 
-    fn end_trial(&mut self, now: Nanos, sight: Sight) {
+    fn end_trial(&mut self, now: Nanos, sight: Noticed) {
         let (took, faults) = (now.0.saturating_sub(self.since.0), sight.faults - self.then.faults);
         if took > LONGEST_TRIAL.0 || took > TRIAL.0 && faults > TRIED {
             self.level = Level::Waits;
@@ -94,17 +94,17 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
-    const SHORT: Sight = Sight { is_short: true, is_promising: false, faults: 0, helped: 0 };
-    const PROMISING: Sight = Sight { is_promising: true, ..SHORT };
+    const SHORT: Noticed = Noticed { is_short: true, is_promising: false, faults: 0, helped: 0 };
+    const PROMISING: Noticed = Noticed { is_promising: true, ..SHORT };
 
     #[test]
     fn nothing_is_looked_at_while_memory_suffices() {
         let mut attention = Attention::default();
 
-        assert_eq!(attention.look(Nanos(0), Sight { is_short: false, ..PROMISING }), Level::Calm);
+        assert_eq!(attention.look(Nanos(0), Noticed { is_short: false, ..PROMISING }), Level::Calm);
         assert_eq!(attention.look(Nanos(1), SHORT), Level::Waits);
         assert_eq!(attention.look(Nanos(2), PROMISING), Level::All);
-        assert_eq!(attention.look(Nanos(3), Sight { is_short: false, ..PROMISING }), Level::Calm);
+        assert_eq!(attention.look(Nanos(3), Noticed { is_short: false, ..PROMISING }), Level::Calm);
     }
 
     #[test]
@@ -115,10 +115,10 @@ mod tests {
         }
 
         for second in 1..10 {
-            let sight = Sight { faults: second * 1000, helped: second, ..SHORT };
+            let sight = Noticed { faults: second * 1000, helped: second, ..SHORT };
             assert_eq!(attention.look(Nanos::secs(second), sight), Level::All);
         }
-        let sight = Sight { faults: 10_000, helped: 9, ..SHORT };
+        let sight = Noticed { faults: 10_000, helped: 9, ..SHORT };
         assert_eq!(attention.look(Nanos(9_101 * MS), sight), Level::Waits);
     }
 
@@ -129,9 +129,9 @@ mod tests {
             attention.look(Nanos(0), sight);
         }
 
-        assert_eq!(attention.look(Nanos(99 * MS), Sight { faults: 5000, ..SHORT }), Level::All);
-        assert_eq!(attention.look(Nanos(999 * MS), Sight { faults: 100, ..SHORT }), Level::All);
-        assert_eq!(attention.look(Nanos(1001 * MS), Sight { faults: 100, ..SHORT }), Level::Waits);
+        assert_eq!(attention.look(Nanos(99 * MS), Noticed { faults: 5000, ..SHORT }), Level::All);
+        assert_eq!(attention.look(Nanos(999 * MS), Noticed { faults: 100, ..SHORT }), Level::All);
+        assert_eq!(attention.look(Nanos(1001 * MS), Noticed { faults: 100, ..SHORT }), Level::Waits);
     }
 
     #[test]
@@ -142,12 +142,12 @@ mod tests {
 
         for round in 1..=10 {
             let failed = now;
-            while attention.look(Nanos(now), Sight { faults: round * 1000, ..PROMISING }) != Level::All {
+            while attention.look(Nanos(now), Noticed { faults: round * 1000, ..PROMISING }) != Level::All {
                 now += MS;
             }
             pauses.push((now - failed) / MS);
             now += 101 * MS;
-            assert_eq!(attention.look(Nanos(now), Sight { faults: (round + 1) * 1000, ..SHORT }), Level::Waits);
+            assert_eq!(attention.look(Nanos(now), Noticed { faults: (round + 1) * 1000, ..SHORT }), Level::Waits);
         }
 
         assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 320, 640, 1280, 2000]);

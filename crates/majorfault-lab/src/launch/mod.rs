@@ -53,7 +53,7 @@ pub struct LaunchOptions {
 }
 
 /// What is done while the program runs.
-pub trait Beside {
+pub trait Companion {
     /// Told before the program begins.
     fn before(&mut self, remarks: &[Remark], unhelped: Option<&str>);
     /// The program's process, which has just begun.
@@ -65,7 +65,7 @@ pub trait Beside {
 /// Runs the program to its end.
 ///
 /// Errors: Invalid, Missing, Io; the program has not begun then.
-pub fn launch(options: &LaunchOptions, beside: &mut impl Beside) -> Result<RunOutcome> {
+pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<RunOutcome> {
     if options.memory < LEAST {
         return Err(Error::Invalid(format!("--memory {}: give {LEAST} or more", options.memory)));
     }
@@ -125,7 +125,7 @@ fn supervise(
     options: &LaunchOptions,
     group: &mut RunGroup,
     remarks: Vec<Remark>,
-    beside: &mut impl Beside,
+    beside: &mut impl Companion,
 ) -> Result<RunOutcome> {
     let held = start::hold(&options.program)?;
     let pid = held.pid();

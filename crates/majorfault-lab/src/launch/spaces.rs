@@ -109,6 +109,11 @@ impl Spaces {
         self.waits += 1;
         let Some(space) = self.space(process) else { return false };
         let page = address / space.hands.page;
+        if space.hands.swapped(page, 1).is_empty() {
+            // It is another program by now, and what said so was lost, or came while nobody looked.
+            self.forget(process);
+            return false;
+        }
         space.streams.waited(page);
         space.hunt.waited(page)
     }
@@ -197,6 +202,36 @@ mod tests {
         assert!(spaces.refused.contains(&(u32::MAX / 4)) && spaces.spaces.is_empty());
         spaces.gone(u32::MAX / 4);
         assert!(spaces.refused.is_empty());
+    }
+
+    #[test]
+    fn a_program_that_became_another_one_is_opened_again() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read line; exec cat"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut spaces = Spaces::default();
+        let name = |name: &str| {
+            std::fs::read_to_string(format!("/proc/{}/comm", child.id())).is_ok_and(|comm| comm.trim() == name)
+        };
+        while !name("sh") {
+            std::thread::yield_now();
+        }
+        spaces.has_waited(child.id(), 1 << 20);
+        assert!(spaces.spaces.contains_key(&child.id()));
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        while !name("cat") {
+            std::thread::yield_now();
+        }
+
+        spaces.has_waited(child.id(), 1 << 20);
+        assert!(!spaces.spaces.contains_key(&child.id()), "the memory that was opened is gone");
+        spaces.has_waited(child.id(), 1 << 20);
+        assert!(spaces.spaces.contains_key(&child.id()));
+
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]

@@ -16,14 +16,14 @@ pub const CANNOT_START: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
 /// A process that will become the program.
-pub struct Held {
+pub struct HeldProgram {
     child: Child,
 }
 
 /// Starts it, and waits until it holds.
 ///
 /// Errors: Io (no process can be started), Invalid (it ended instead).
-pub fn hold(program: &[OsString]) -> Result<Held> {
+pub fn hold(program: &[OsString]) -> Result<HeldProgram> {
     let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
     let child = Command::new(&own).arg("hold").arg("--").args(program).spawn();
     let mut child = child.map_err(|error| Error::io("start", &own, error))?;
@@ -31,7 +31,7 @@ pub fn hold(program: &[OsString]) -> Result<Held> {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     loop {
         match rustix::process::waitid(WaitId::Pid(pid), options) {
-            Ok(Some(status)) if status.stopped() => return Ok(Held { child }),
+            Ok(Some(status)) if status.stopped() => return Ok(HeldProgram { child }),
             Err(rustix::io::Errno::INTR) => {}
             _ => {
                 let _ = child.kill();
@@ -42,7 +42,7 @@ pub fn hold(program: &[OsString]) -> Result<Held> {
     }
 }
 
-impl Held {
+impl HeldProgram {
     /// Its number, which will be the program's.
     pub fn pid(&self) -> u32 {
         self.child.id()

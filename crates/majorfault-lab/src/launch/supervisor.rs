@@ -1,6 +1,6 @@
 //! From a program's start to its end, beside it: memory is looked at, then faults, then advice is given.
 
-use super::attention::{Attention, Level, Sight};
+use super::attention::{Attention, Level, Noticed};
 use super::faults::{Happening, ProgramFaults};
 use super::spaces::Spaces;
 use super::streams::{Advised, Straits};
@@ -111,7 +111,7 @@ impl<'g> Supervisor<'g> {
         let (faults, _) = self.spaces.faults();
         let helped = self.spaces.helped();
         let sight =
-            Sight { is_short: self.is_short(), is_promising: std::mem::take(&mut self.is_promising), faults, helped };
+            Noticed { is_short: self.is_short(), is_promising: std::mem::take(&mut self.is_promising), faults, helped };
         let level = self.attention.look(now, sight);
         self.change(level);
     }

@@ -12,7 +12,7 @@ mod stream;
 use ghosts::Ghosts;
 use run_lengths::RunLengths;
 use std::ops::Range;
-use stream::{Meeting, Stream};
+use stream::{FaultStream, Meeting};
 
 /// Streams that are followed at once; the one that was met least recently makes room.
 const MOST_STREAMS: usize = 64;
@@ -96,7 +96,7 @@ impl std::ops::AddAssign for Advised {
 /// The streams of one address space.
 #[derive(Debug)]
 pub struct Streams {
-    streams: Vec<Stream>,
+    streams: Vec<FaultStream>,
     /// The stream that was met last.
     recent: usize,
     /// Faults so far: the clock here.
@@ -144,14 +144,14 @@ impl Streams {
     /// The fault at `page`, which was told before, has waited for the device: what lies ahead of its stream may have been in memory when it
     /// was asked for, and be gone since.
     pub fn waited(&mut self, page: u64) {
-        let at = |stream: &&mut Stream| stream.steps() >= SURE && stream.last() as u64 == page;
-        self.streams.iter_mut().filter(at).for_each(Stream::ask_again);
+        let at = |stream: &&mut FaultStream| stream.steps() >= SURE && stream.last() as u64 == page;
+        self.streams.iter_mut().filter(at).for_each(FaultStream::ask_again);
     }
 
     /// Pages read in ahead that no stream has passed yet.
     pub fn outstanding(&self) -> u64 {
         let living = self.streams.iter().filter(|stream| stream.is_living(self.clock));
-        living.map(Stream::outstanding).sum()
+        living.map(FaultStream::outstanding).sum()
     }
 
     /// How often a stream went on for which swapped pages had been found.
@@ -201,7 +201,7 @@ impl Streams {
 
     /// A stream may begin at `page`.
     fn begin(&mut self, page: i64) {
-        let new = Stream::new(page, self.clock);
+        let new = FaultStream::new(page, self.clock);
         if self.streams.len() < MOST_STREAMS {
             self.streams.push(new);
         } else if let Some(oldest) = self.streams.iter_mut().min_by_key(|stream| stream.touched()) {

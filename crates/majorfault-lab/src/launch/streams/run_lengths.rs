@@ -1,6 +1,6 @@
 //! How long streams were that ended, and so whether one that has come so far will go on.
 
-use super::stream::Stream;
+use super::stream::FaultStream;
 
 /// Lengths are counted by powers of two.
 const CLASSES: usize = 24;
@@ -19,7 +19,7 @@ pub(super) struct RunLengths {
 
 impl RunLengths {
     /// A stream has ended. One for which nothing was read in says nothing: its pages were in memory.
-    pub fn note(&mut self, stream: &Stream) {
+    pub fn note(&mut self, stream: &FaultStream) {
         if stream.is_useful() {
             self.add(stream.run());
         }

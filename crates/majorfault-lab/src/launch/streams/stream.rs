@@ -42,7 +42,7 @@ pub(super) enum Meeting {
 
 /// Pages at equal distances.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(super) struct FaultStream {
     last: i64,
     start: i64,
     step: i64,
@@ -58,10 +58,10 @@ pub(super) struct Stream {
     requests: VecDeque<(i64, u64)>,
 }
 
-impl Stream {
+impl FaultStream {
     /// A stream may begin here.
-    pub fn new(page: i64, now: u64) -> Stream {
-        Stream {
+    pub fn new(page: i64, now: u64) -> FaultStream {
+        FaultStream {
             last: page,
             start: page,
             step: 0,
@@ -293,8 +293,8 @@ mod tests {
     }
 
     /// A stream that is sure of its step.
-    fn sure(first: i64, step: i64) -> Stream {
-        let mut stream = Stream::new(first, 0);
+    fn sure(first: i64, step: i64) -> FaultStream {
+        let mut stream = FaultStream::new(first, 0);
         assert!(!stream.learn(first + step, 1));
         assert!(stream.learn(first + 2 * step, 2));
         stream
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn other_distances_begin_the_count_again() {
-        let mut stream = Stream::new(0, 0);
+        let mut stream = FaultStream::new(0, 0);
 
         assert!(!stream.learn(4, 1) && !stream.learn(9, 2) && stream.learn(14, 3));
 
