@@ -211,24 +211,23 @@ mod tests {
             .stdin(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut spaces = Spaces::default();
-        let name = |name: &str| {
-            std::fs::read_to_string(format!("/proc/{}/comm", child.id())).is_ok_and(|comm| comm.trim() == name)
-        };
+        let (mut spaces, pid) = (Spaces::default(), child.id());
+        let name =
+            |name: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
         while !name("sh") {
             std::thread::yield_now();
         }
-        spaces.has_waited(child.id(), 1 << 20);
-        assert!(spaces.spaces.contains_key(&child.id()));
+        spaces.has_waited(pid, 1 << 20);
+        assert!(spaces.spaces.contains_key(&pid));
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
         while !name("cat") {
             std::thread::yield_now();
         }
 
-        spaces.has_waited(child.id(), 1 << 20);
-        assert!(!spaces.spaces.contains_key(&child.id()), "the memory that was opened is gone");
-        spaces.has_waited(child.id(), 1 << 20);
-        assert!(spaces.spaces.contains_key(&child.id()));
+        spaces.has_waited(pid, 1 << 20);
+        assert!(!spaces.spaces.contains_key(&pid), "the memory that was opened is gone");
+        spaces.has_waited(pid, 1 << 20);
+        assert!(spaces.spaces.contains_key(&pid));
 
         drop(child.stdin.take());
         child.wait().unwrap();
