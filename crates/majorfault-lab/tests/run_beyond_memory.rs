@@ -245,7 +245,8 @@ fn a_program_lives_on_when_we_are_killed_and_the_next_start_cleans_up_after_it()
     drop(swap);
     let world = &alone.world;
     let place = format!("{}:64m", world.path("").display());
-    let script = "echo $$ > pid.new; mv pid.new pid; until test -e go; do sleep 0.05; done; echo done > ended";
+    // It does not keep our pipes open.
+    let script = "exec > /dev/null 2>&1; echo $$ > pid.new; mv pid.new pid; until test -e go; do sleep 0.05; done; echo done > ended";
     let running = world.start_plain(&["run", "--memory", "64m", "--swap-file", &place, "--", "sh", "-c", script]);
     world.wait_for("the program", || world.path("pid").exists());
     let pid: u32 = world.text("pid").trim().parse().unwrap();
