@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod experiment;
 pub mod jobfile;
 pub mod kinds;
+pub mod launch;
 pub mod lineup;
 pub mod machine;
 pub mod node;

@@ -32,7 +32,7 @@ const LAB: Plan = Plan {
         &["run", "lineup"],
         &["experiment", "jobfile"],
         &["session"],
-        &["report", "doctor", "assist", "node"],
+        &["report", "doctor", "assist", "launch", "node"],
         &["prove", "program"],
         &["command"],
     ],

@@ -6,6 +6,7 @@ mod compare;
 mod doctor;
 mod enter;
 mod guest;
+mod hold;
 mod kernel;
 mod kernel_test;
 mod launched;
@@ -16,6 +17,7 @@ mod programs;
 mod progress;
 mod report;
 mod reproduce;
+mod run;
 mod top;
 mod trace;
 mod words;
@@ -48,6 +50,7 @@ enum Command {
     Report(report::Args),
     Doctor(doctor::Args),
     Assist(assist::Args),
+    Run(run::Args),
     Trace(trace::Args),
     Top(top::Args),
     Kernel(kernel::Args),
@@ -60,6 +63,8 @@ enum Command {
     Worker(worker::Args),
     #[command(hide = true)]
     Enter(enter::Args),
+    #[command(hide = true)]
+    Hold(hold::Args),
 }
 
 /// How a subcommand ended, as its exit code.
@@ -131,6 +136,7 @@ fn run(command: Command) -> majorfault::Result<Exit> {
         Command::Report(args) => report::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Assist(args) => assist::run(args),
+        Command::Run(args) => Ok(run::run(args)),
         Command::Trace(args) => trace::run(args),
         Command::Top(args) => top::run(args),
         Command::Kernel(args) => kernel::run(args),
@@ -140,6 +146,7 @@ fn run(command: Command) -> majorfault::Result<Exit> {
         Command::Man(args) => manual::man(args, Cli::command()),
         Command::Worker(args) => worker::run(args),
         Command::Enter(args) => enter::run(args),
+        Command::Hold(args) => Ok(hold::run(args)),
     }
 }
 

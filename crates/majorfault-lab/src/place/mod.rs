@@ -6,6 +6,7 @@
 pub mod child;
 pub mod guest;
 mod hierarchy;
+pub mod run_group;
 
 use crate::trial::Trial;
 use hierarchy::{Hierarchy, Version, controllers, find};

@@ -11,6 +11,7 @@ pub mod mounts;
 pub mod pressure;
 pub mod smaps;
 pub mod stat;
+pub mod swaps;
 pub mod tracefs;
 
 use std::fs::File;

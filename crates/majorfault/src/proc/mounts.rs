@@ -50,7 +50,7 @@ fn mount(line: &str) -> Option<Mount> {
 }
 
 /// A path as the kernel writes it: space, tab, newline and backslash as three octal digits behind a backslash.
-fn path(text: &str) -> PathBuf {
+pub(super) fn path(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {

@@ -1,0 +1,195 @@
+//! Programs beyond memory, with the kernel's swap alone and with `majorfault run`'s advice:
+//! `cargo bench -p majorfault-lab --bench beyond_memory -- [PATTERN...]`.
+//!
+//! Each program fills a block of memory and uses it in one way, within half of that memory. Both arms run under the same limit, in random
+//! order, swapping to one file, which is made for the session; what they print must be the same. Shown are medians, and paired ratios with
+//! the 95 % interval of the median (the extremes below six runs). Options: `--runs N` (5), `--block MIB` (256), `--limit MIB` (128), `--dir DIR`
+//! (/var/tmp), `--busy N` (so many processes that compute beside). Needs root.
+
+#[allow(dead_code, reason = "the tests use all of it")]
+mod patterns;
+
+use majorfault::Bytes;
+use majorfault_lab::launch::swap_file::{SwapFile, SwapPlace};
+use majorfault_lab::place::run_group;
+use majorfault_lab::stats::{self, PairedRatio};
+use rand::seq::SliceRandom;
+use rand_pcg::Pcg64Mcg;
+use serde_json::Value;
+use std::process::{Child, Command, ExitCode};
+use std::time::Instant;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    if let [first, name, bytes] = &words[..]
+        && first == "program"
+    {
+        return match patterns::run(name, bytes.parse().expect("bytes")) {
+            Some(()) => ExitCode::SUCCESS,
+            None => ExitCode::FAILURE,
+        };
+    }
+    compare(&Plan::of(&words))
+}
+
+struct Plan {
+    names: Vec<String>,
+    runs: usize,
+    block: u64,
+    limit: u64,
+    dir: String,
+    busy: usize,
+}
+
+impl Plan {
+    fn of(words: &[String]) -> Plan {
+        let dir = "/var/tmp".to_owned();
+        let mut plan = Plan { names: Vec::new(), runs: 5, block: 256, limit: 128, dir, busy: 0 };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().expect("a value behind the option").clone();
+            match word.as_str() {
+                "--runs" => plan.runs = value().parse().expect("a number"),
+                "--block" => plan.block = value().parse().expect("MiB"),
+                "--limit" => plan.limit = value().parse().expect("MiB"),
+                "--dir" => plan.dir = value(),
+                "--busy" => plan.busy = value().parse().expect("a number"),
+                name => plan.names.push(name.to_owned()),
+            }
+        }
+        if plan.names.is_empty() {
+            plan.names = patterns::ALL.iter().map(|pattern| pattern.name.to_owned()).collect();
+        }
+        plan
+    }
+}
+
+/// One run of one arm.
+struct Ran {
+    seconds: f64,
+    work: f64,
+    sum: String,
+    said: Value,
+}
+
+/// Processes that compute until this is dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(count: usize) -> Busy {
+        let one = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a process");
+        Busy((0..count).map(one).collect())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn compare(plan: &Plan) -> ExitCode {
+    let place = SwapPlace { dir: plan.dir.clone().into(), size: Some(Bytes::mib(4 * plan.block)) };
+    let swap = SwapFile::make(&place, &run_group::run_name(), Bytes::mib(plan.limit)).expect("a swap file");
+    let _busy = Busy::start(plan.busy);
+    println!(
+        "block {} MiB, limit {} MiB, {} runs, swap {}, {} busy; {}",
+        plan.block,
+        plan.limit,
+        plan.runs,
+        swap.path().display(),
+        plan.busy,
+        std::fs::read_to_string("/proc/version").unwrap_or_default().split(" (").next().unwrap_or_default()
+    );
+    println!(
+        "{:<10} {:>7} {:>7} {:>20} {:>20} {:>15} {:>12}",
+        "", "swap", "run", "run/swap", "its work alone", "waits", "read ahead"
+    );
+    let mut order = Pcg64Mcg::new(7);
+    let mut failed = false;
+    for name in &plan.names {
+        match case(plan, name, &mut order) {
+            Ok(line) => println!("{line}"),
+            Err(why) => {
+                failed = true;
+                println!("{name:<10} NOT MEASURED: {why}");
+            }
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The line of a pattern.
+///
+/// Errors: in a sentence, where a run failed or printed something else.
+fn case(plan: &Plan, name: &str, order: &mut Pcg64Mcg) -> Result<String, String> {
+    let mut ran: [Vec<Ran>; 2] = Default::default();
+    for _ in 0..plan.runs {
+        let mut arms = [0, 1];
+        arms.shuffle(order);
+        for arm in arms {
+            ran[arm].push(run(plan, name, arm == 1)?);
+        }
+    }
+    let sum = &ran[0][0].sum;
+    if let Some(other) = ran.iter().flatten().find(|ran| ran.sum != *sum) {
+        return Err(format!("the sum was {} and not {sum}", other.sum));
+    }
+    let median = |arm: usize, of: &dyn Fn(&Ran) -> f64| {
+        stats::median(&ran[arm].iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
+    };
+    let ratio = |of: &dyn Fn(&Ran) -> f64| {
+        let pairs: Vec<(f64, f64)> = ran[1].iter().zip(&ran[0]).map(|(run, swap)| (of(run), of(swap))).collect();
+        stats::compare(&pairs).map_or("-".to_owned(), told)
+    };
+    let waits = |ran: &Ran| ran.said["major_faults"].as_f64().unwrap_or(f64::NAN);
+    let ahead = |ran: &Ran| ran.said["advised"]["fetched_bytes"].as_f64().unwrap_or(f64::NAN) / f64::from(1 << 20);
+    Ok(format!(
+        "{name:<10} {:>6.2}s {:>6.2}s {:>20} {:>20} {:>7.0}/{:<7.0} {:>8.0} MiB",
+        median(0, &|ran| ran.seconds),
+        median(1, &|ran| ran.seconds),
+        ratio(&|ran| ran.seconds),
+        ratio(&|ran| ran.work),
+        median(1, &waits),
+        median(0, &waits),
+        median(1, &ahead),
+    ))
+}
+
+fn told(ratio: PairedRatio) -> String {
+    let [low, high] = ratio.ratio.interval.unwrap_or([f64::NAN; 2]);
+    format!("{:.2} [{low:.2}-{high:.2}]", ratio.ratio.median)
+}
+
+/// Runs a pattern once.
+///
+/// Errors: in a sentence.
+fn run(plan: &Plan, name: &str, is_helped: bool) -> Result<Ran, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_majorfault"));
+    command.args(["run", "--json", "--memory", &format!("{}m", plan.limit)]);
+    command.args(if is_helped { &[][..] } else { &["--no-advice"] });
+    command.arg("--").arg(own).args(["program", name, &(plan.block << 20).to_string()]);
+    let began = Instant::now();
+    let output = command.output().map_err(|error| error.to_string())?;
+    let seconds = began.elapsed().as_secs_f64();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        return Err(format!("{}: {errors}", output.status));
+    }
+    let json = errors.find('{').map_or("", |at| &errors[at..]);
+    let said: Value = serde_json::from_str(json).map_err(|error| format!("{error}: {errors}"))?;
+    if is_helped && !said["unhelped"].is_null() {
+        return Err(format!("it was not helped: {}", said["unhelped"]));
+    }
+    let words = String::from_utf8_lossy(&output.stdout);
+    let mut words = words.split_whitespace();
+    let (Some(sum), Some(work)) = (words.next(), words.nth(1)) else {
+        return Err("the program said nothing".to_owned());
+    };
+    let work = work.parse().map_err(|_| format!("no number of seconds: {work}"))?;
+    Ok(Ran { seconds, work, sum: sum.to_owned(), said })
+}

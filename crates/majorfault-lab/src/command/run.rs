@@ -1,0 +1,156 @@
+//! `majorfault run`: a program within a memory limit, helped where it swaps.
+
+use crate::command::Exit;
+use crate::launch::outcome::{document, print};
+use crate::launch::preflight::Remark;
+use crate::launch::swap_file::SwapPlace;
+use crate::launch::{Companion, LaunchOptions, OWN_FAILURE, launch};
+use majorfault::{Bytes, Error, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::ffi::OsString;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Run a program within less memory than it needs, and make swapping faster
+///
+/// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Companion it, majorfault looks at page
+/// faults as soon as memory is short: pages that the program will need are read in ahead, those it has left behind are paged out. Programs
+/// that pass over their memory in an order finish much sooner than with swap alone; others are as fast as with swap alone. The program is
+/// not changed: nothing is preloaded, and advice cannot change a byte of its memory.
+///
+/// Needs a swap area, and the right to limit memory: as root, or in a group of your own in cgroup version 2 (systemd-run --user --scope
+/// majorfault run …). Reading ahead needs CAP_SYS_NICE and the right to sample page faults; without them the program is limited only,
+/// and that is said.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Exit codes: the program's own; 128 and the number of the signal that ended it; 125 majorfault failed and the \
+program has not begun; 126 the program cannot be started; 127 there is no such program; 2 wrong usage."
+)]
+pub struct Args {
+    /// The most memory that the program and all that it starts may have, page cache included
+    #[arg(long, value_name = "SIZE")]
+    memory: Bytes,
+    /// Make a swap file in this directory for the run, use it, and remove it at the end (root); of four times the memory, at most half of
+    /// what is free there, unless a size follows
+    #[arg(long, value_name = "DIR[:SIZE]")]
+    swap_file: Option<SwapPlace>,
+    /// Only limit the program, without help: to compare
+    #[arg(long)]
+    no_advice: bool,
+    /// Print the outcome as JSON, on standard error
+    #[arg(long)]
+    json: bool,
+    /// Say nothing of what is in order: no outcome, and before the program begins only what should be changed
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
+    /// The program to start, with its arguments; it has our standard input and outputs
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    program: Vec<OsString>,
+}
+
+/// Signals that are passed on to the program. Those of the terminal (SIGINT, SIGQUIT) it gets anyway.
+const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
+
+/// Runs the subcommand.
+pub fn run(args: Args) -> Exit {
+    let Args { memory, swap_file, no_advice, json, quiet, program } = args;
+    let told = match (json, quiet) {
+        (true, _) => Told::Nothing,
+        (_, true) => Told::Wrong,
+        _ => Told::All,
+    };
+    let mut company = Company { told, pid: None, signals: Vec::new() };
+    if let Err(error) = company.listen() {
+        eprintln!("majorfault: {error}");
+        return Exit::Program(OWN_FAILURE);
+    }
+    let options = LaunchOptions { program, memory, swap: swap_file, advise: !no_advice };
+    match launch(&options, &mut company) {
+        Ok(outcome) => {
+            let mut text = Vec::new();
+            let printed = match (json, quiet) {
+                (true, _) => writeln!(text, "{:#}", document(&outcome)),
+                (_, true) => Ok(()),
+                _ => print(&outcome, &mut text),
+            };
+            // The program's exit code counts, whoever reads our words.
+            let _ = printed.and_then(|()| std::io::stderr().write_all(&text));
+            Exit::Program(outcome.code)
+        }
+        Err(error) => {
+            eprintln!("majorfault: {error}");
+            Exit::Program(OWN_FAILURE)
+        }
+    }
+}
+
+/// What is told before the program begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    /// It stands in the document at the end.
+    Nothing,
+    /// What should be changed.
+    Wrong,
+    All,
+}
+
+/// Keeps the program company: tells what is to be told, and passes signals on.
+struct Company {
+    told: Told,
+    pid: Option<rustix::process::Pid>,
+    signals: Vec<(rustix::process::Signal, Arc<AtomicBool>)>,
+}
+
+impl Companion for Company {
+    fn before(&mut self, remarks: &[Remark], unhelped: Option<&str>) {
+        let is_told = |remark: &&Remark| match self.told {
+            Told::Nothing => false,
+            Told::Wrong => !remark.remedy.is_empty(),
+            Told::All => true,
+        };
+        for Remark { found, remedy } in remarks.iter().filter(is_told) {
+            let remedy = if remedy.is_empty() { String::new() } else { format!("; {remedy}") };
+            eprintln!("majorfault: {found}{remedy}");
+        }
+        if let (Some(reason), Told::All) = (unhelped, self.told) {
+            eprintln!("majorfault: limited only, not helped: {reason}");
+        }
+    }
+
+    fn begun(&mut self, pid: u32) {
+        self.pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    }
+
+    fn meanwhile(&mut self) {
+        for (signal, raised) in &self.signals {
+            if let (true, Some(pid)) = (raised.swap(false, Ordering::Relaxed), self.pid) {
+                // It may have ended by itself.
+                let _ = rustix::process::kill_process(pid, *signal);
+            }
+        }
+    }
+}
+
+impl Company {
+    /// Listens to signals, but to none that is ignored: it is to stay so in the program.
+    fn listen(&mut self) -> Result<()> {
+        let ignored = ignored();
+        // Those of the terminal must not end us before the program, and what was made for it.
+        for signal in PASSED.into_iter().chain([SIGINT, SIGQUIT]).filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+            let raised = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(signal, Arc::clone(&raised))
+                .map_err(|error| Error::io("listen to signals", "sigaction", error))?;
+            let passed = rustix::process::Signal::from_named_raw(signal).filter(|_| PASSED.contains(&signal));
+            self.signals.extend(passed.map(|signal| (signal, raised)));
+        }
+        Ok(())
+    }
+}
+
+/// The signals that this process ignores, as bits.
+fn ignored() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

@@ -1,0 +1,199 @@
+//! Programs that need more memory than they may have: run under a limit, with the kernel's own swap advised from outside.
+//!
+//! `start -> supervisor (faults -> attention, spaces -> streams -> advice) -> outcome`. It only advises (process_madvise(2): read in, page
+//! out), so no byte of the program can change, and it can end at any time. The program has no part of it: nothing is preloaded, no
+//! allocation is caught, static programs and any language are the same.
+
+pub mod attention;
+pub mod faults;
+pub mod hunt;
+pub mod outcome;
+pub mod preflight;
+pub mod spaces;
+pub mod start;
+pub mod streams;
+pub mod supervisor;
+pub mod swap_file;
+
+use crate::place::run_group::{self, RunGroup};
+use faults::ProgramFaults;
+use majorfault::proc::stat;
+use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
+use majorfault::{Bytes, Error, Missing, Result};
+use outcome::RunOutcome;
+use preflight::{Remark, SwapWorld};
+use std::ffi::OsString;
+use std::fs;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use supervisor::Supervisor;
+use swap_file::{SwapFile, SwapPlace};
+
+/// Exit code of failures that are ours and not the program's, as env(1) has it.
+pub const OWN_FAILURE: u8 = 125;
+
+/// The least limit: a dynamic program cannot begin in much less.
+const LEAST: Bytes = Bytes(4 << 20);
+
+/// Priority of the supervisor: late advice is no advice.
+const PRIORITY: i32 = -5;
+
+/// What is run, and how.
+#[derive(Clone, Debug)]
+pub struct LaunchOptions {
+    /// The program and its arguments.
+    pub program: Vec<OsString>,
+    /// Its limit.
+    pub memory: Bytes,
+    /// A swap file to be made for it.
+    pub swap: Option<SwapPlace>,
+    /// Whether it is helped, or only limited.
+    pub advise: bool,
+}
+
+/// What is done while the program runs.
+pub trait Companion {
+    /// Told before the program begins.
+    fn before(&mut self, remarks: &[Remark], unhelped: Option<&str>);
+    /// The program's process, which has just begun.
+    fn begun(&mut self, pid: u32);
+    /// Between two looks.
+    fn meanwhile(&mut self);
+}
+
+/// Runs the program to its end.
+///
+/// Errors: Invalid, Missing, Io; the program has not begun then.
+pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<RunOutcome> {
+    if options.memory < LEAST {
+        return Err(Error::Invalid(format!("--memory {}: give {LEAST} or more", options.memory)));
+    }
+    let mut remarks = clean();
+    let name = run_group::run_name();
+    let mut group = RunGroup::create(&name, options.memory)?;
+    let swap = options.swap.as_ref().map(|place| SwapFile::make(place, &name, options.memory)).transpose()?;
+    remarks.extend(swap.iter().map(of_swap_file));
+    let mut world = SwapWorld::read();
+    // Swapping to it began while its disk did not say so.
+    world
+        .areas
+        .iter_mut()
+        .filter(|area| swap.as_ref().is_some_and(|swap| swap.path() == area.path))
+        .for_each(|area| area.rotates = false);
+    remarks.extend(world.remarks(options.memory));
+    let is_root = rustix::process::geteuid().is_root();
+    remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));
+    remarks.extend(group.kills_soon().then(kills_soon));
+
+    let outcome = supervise(options, &mut group, remarks, beside)?;
+    let (runs_on, free_swap) = (group.is_used(), world.free());
+    if let (true, Some(swap)) = (runs_on, swap) {
+        swap.leave();
+    }
+    Ok(RunOutcome { runs_on, free_swap, ..outcome })
+}
+
+/// Removes what killed runs have left; what is to be said of it.
+fn clean() -> Vec<Remark> {
+    let running = run_group::remove_left();
+    let left = swap_file::remove_left(&running);
+    let removed =
+        left.removed.iter().map(|path| format!("removed the swap file {} of a run that was killed", path.display()));
+    let kept = left
+        .kept
+        .iter()
+        .map(|(path, why)| format!("the swap file {} of a run that was killed stays: {why}", path.display()));
+    removed.chain(kept).map(|found| Remark { found, remedy: String::new() }).collect()
+}
+
+fn of_swap_file(swap: &SwapFile) -> Remark {
+    let found = format!(
+        "swapping to {} ({}), which is removed at the end; until then the whole machine may use it",
+        swap.path().display(),
+        swap.size()
+    );
+    Remark { found, remedy: String::new() }
+}
+
+fn kills_soon() -> Remark {
+    let found = "the limit is one of cgroup version 1, which may kill where version 2 waits".to_owned();
+    Remark { found, remedy: String::new() }
+}
+
+fn supervise(
+    options: &LaunchOptions,
+    group: &mut RunGroup,
+    remarks: Vec<Remark>,
+    beside: &mut impl Companion,
+) -> Result<RunOutcome> {
+    let held = start::hold(&options.program)?;
+    let pid = held.pid();
+    let prepared = group.add(pid).and_then(|()| {
+        OtherProcess::open(pid).map_err(|error| Error::io("open the program's process", pid.to_string(), error))
+    });
+    let process = match prepared {
+        Ok(process) => process,
+        Err(error) => {
+            held.drop_it();
+            return Err(error);
+        }
+    };
+    let (faults, unhelped) = match options.advise {
+        true => match rights(&process).and_then(|()| ProgramFaults::open(pid)) {
+            Ok(faults) => (Some(faults), None),
+            Err(missing) => (None, Some(missing.to_string())),
+        },
+        false => (None, Some("it was not asked for (--no-advice)".to_owned())),
+    };
+    beside.before(&remarks, unhelped.as_deref());
+    let began = Instant::now();
+    let mut child = held.go()?;
+    beside.begun(pid);
+    hurry(faults.is_some());
+    let limit = group.limit();
+    let supervised = Supervisor::new(group, faults).run(&process, || beside.meanwhile());
+    let took = began.elapsed();
+    let major_faults = major_faults(pid);
+    let status = child.wait().map_err(|error| Error::io("wait for", "the program", error))?;
+    Ok(RunOutcome {
+        code: start::code(status),
+        took,
+        limit,
+        group: group.facts(),
+        supervised,
+        major_faults,
+        own_time: own_time(),
+        free_swap: 0,
+        remarks,
+        unhelped,
+        runs_on: false,
+    })
+}
+
+/// The right to advise another process.
+fn rights(process: &OtherProcess) -> std::result::Result<(), Missing> {
+    process.advise(&[], RemoteAdvice::WillNeed).map(drop).map_err(|error| {
+        let remedy = "run as root, or give the right to the command: setcap cap_sys_nice,cap_perfmon=ep majorfault";
+        Missing::new("advice to other processes", format!("process_madvise(2): {error}"), remedy).told_by(&error)
+    })
+}
+
+/// Wakes up in time. Refused without rights, when advice is late where the machine is busy.
+fn hurry(helps: bool) {
+    if helps {
+        let _ = rustix::process::setpriority_process(None, PRIORITY);
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1000));
+    }
+}
+
+fn major_faults(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let [own, waited_for] = stat::with_children(&text)?;
+    Some(own.major_faults + waited_for.major_faults)
+}
+
+fn own_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,219 @@
+//! How a run went: what it needed, what was done for it, how near it came to being killed, and what would have helped.
+
+use super::preflight::Remark;
+use super::supervisor::Supervised;
+use crate::place::run_group::GroupFacts;
+use majorfault::Bytes;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// A run that has ended.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunOutcome {
+    /// The program's exit code; 128 and the signal's number where one ended it.
+    pub code: u8,
+    /// From its first instruction to its end.
+    pub took: Duration,
+    /// Its limit.
+    pub limit: Bytes,
+    /// What its group has come to.
+    pub group: GroupFacts,
+    /// What was seen and done.
+    pub supervised: Supervised,
+    /// Faults of the program and the children it waited for, that waited for a device.
+    pub major_faults: Option<u64>,
+    /// Processor time of the supervisor.
+    pub own_time: Duration,
+    /// The least free swap when the run began.
+    pub free_swap: u64,
+    /// What was to be said before it began.
+    pub remarks: Vec<Remark>,
+    /// Why it was not helped, where it was not.
+    pub unhelped: Option<String>,
+    /// Whether processes that it started run on.
+    pub runs_on: bool,
+}
+
+/// The whole outcome as JSON; times in nanoseconds, sizes in bytes.
+pub fn document(outcome: &RunOutcome) -> Value {
+    let RunOutcome {
+        code,
+        took,
+        limit,
+        group,
+        supervised,
+        major_faults,
+        own_time,
+        free_swap,
+        remarks,
+        unhelped,
+        runs_on,
+    } = outcome;
+    let [calm, waits, all] = supervised.levels_ns;
+    json!({
+        "format": "majorfault run 1",
+        "exit_code": code,
+        "length_ns": took.as_nanos() as u64,
+        "limit_bytes": limit.0,
+        "peak_bytes": group.peak,
+        "limit_hits": group.limit_hits,
+        "oom_kills": group.oom_kills,
+        "stalled_ns": group.stalled_us.map(|us| us * 1000),
+        "most_demand_bytes": supervised.demand,
+        "most_swapped_bytes": supervised.swapped,
+        "free_swap_bytes": free_swap,
+        "major_faults": major_faults,
+        "own_cpu_ns": own_time.as_nanos() as u64,
+        "watched": {
+            "nothing_ns": calm, "waits_ns": waits, "all_faults_ns": all,
+            "faults": supervised.faults, "waits": supervised.waits,
+        },
+        "advised": {
+            "streams": supervised.advised.streams,
+            "fetched_bytes": supervised.advised.fetched,
+            "used_bytes": supervised.advised.used,
+            "paged_out_bytes": supervised.advised.paged_out,
+            "came_back_bytes": supervised.advised.came_back,
+        },
+        "unhelped": unhelped,
+        "runs_on": runs_on,
+        "remarks": remarks.iter().map(|remark| json!({"found": remark.found, "remedy": remark.remedy})).collect::<Vec<_>>(),
+    })
+}
+
+/// Prints the outcome in a few lines.
+///
+/// Errors: those of writing.
+pub fn print(outcome: &RunOutcome, to: &mut impl Write) -> io::Result<()> {
+    sentences(outcome).iter().try_for_each(|sentence| writeln!(to, "majorfault: {sentence}"))
+}
+
+fn size(bytes: u64) -> String {
+    Bytes(bytes).rounded()
+}
+
+/// The outcome in sentences.
+pub fn sentences(outcome: &RunOutcome) -> Vec<String> {
+    let all =
+        [Some(memory(outcome)), helped(outcome), stalls(outcome), killed(outcome), more(outcome), goes_on(outcome)];
+    all.into_iter().flatten().collect()
+}
+
+fn memory(outcome: &RunOutcome) -> String {
+    let peak = outcome.group.peak.map_or("unknown".to_owned(), size);
+    let swapped = match outcome.supervised.swapped {
+        0 => "nothing was swapped out".to_owned(),
+        bytes => format!("at most {} swapped out", size(bytes)),
+    };
+    format!("memory: at most {peak} of {}, {swapped}; {:.2} s", size(outcome.limit.0), outcome.took.as_secs_f64())
+}
+
+fn helped(outcome: &RunOutcome) -> Option<String> {
+    let advised = &outcome.supervised.advised;
+    // Why it was not helped was told before it began.
+    if outcome.supervised.swapped == 0 || outcome.unhelped.is_some() {
+        return None;
+    }
+    if advised.fetched == 0 {
+        return Some("no order was found in what it needed from swap, so nothing was read ahead".to_owned());
+    }
+    let used = advised.used as f64 / advised.fetched as f64 * 100.0;
+    let behind = match advised.paged_out {
+        0 => String::new(),
+        bytes => format!("; paged out behind {}, of which {} came back too soon", size(bytes), size(advised.came_back)),
+    };
+    Some(format!("read ahead of {} streams: {}, {used:.0} % used{behind}", advised.streams, size(advised.fetched)))
+}
+
+fn stalls(outcome: &RunOutcome) -> Option<String> {
+    let faults = outcome.major_faults.filter(|faults| *faults > 0 && outcome.supervised.swapped > 0)?;
+    let stalled =
+        outcome.group.stalled_us.map_or(String::new(), |us| format!("; {:.2} s stalled for memory", us as f64 / 1e6));
+    Some(format!("{faults} faults waited for the disk{stalled}"))
+}
+
+fn killed(outcome: &RunOutcome) -> Option<String> {
+    let kills = outcome.group.oom_kills.filter(|kills| *kills > 0)?;
+    let remedy = match () {
+        () if outcome.free_swap == 0 => "there was no swap: as root, --swap-file DIR makes one for the run",
+        () if outcome.supervised.swapped + (64 << 20) > outcome.free_swap => {
+            "swap was full: add more, or give more memory"
+        }
+        () => "swap was not full: the limit is too tight for what it uses at once; give it more memory",
+    };
+    Some(format!("the kernel killed {kills} of its processes for want of memory; {remedy}"))
+}
+
+fn more(outcome: &RunOutcome) -> Option<String> {
+    let beyond = outcome.supervised.demand.checked_sub(outcome.limit.0).filter(|bytes| *bytes > 0)?;
+    let limit = outcome.limit.0 + beyond;
+    // Page cache that was dropped is not in it.
+    Some(format!("with {} more memory ({}) nothing would have been swapped out", size(beyond), size(limit)))
+        .filter(|_| outcome.supervised.swapped > 0 && outcome.group.oom_kills.unwrap_or(0) == 0)
+}
+
+fn goes_on(outcome: &RunOutcome) -> Option<String> {
+    outcome.runs_on.then(|| "processes that it started run on within the limit, without help".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::streams::Advised;
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn outcome() -> RunOutcome {
+        let advised = Advised { fetched: 100 * MIB, used: 90 * MIB, paged_out: 50 * MIB, came_back: MIB, streams: 3 };
+        let supervised = Supervised { demand: 256 * MIB, swapped: 130 * MIB, advised, ..Supervised::default() };
+        let group = GroupFacts { peak: Some(128 * MIB), ..GroupFacts::default() };
+        let (limit, free_swap) = (Bytes(128 * MIB), 1024 * MIB);
+        RunOutcome { limit, group, supervised, free_swap, major_faults: Some(7), ..RunOutcome::default() }
+    }
+
+    #[test]
+    fn what_was_done_and_what_more_memory_would_have_bought_is_told() {
+        let said = sentences(&outcome());
+
+        assert_eq!(said[0], "memory: at most 128 MiB of 128 MiB, at most 130 MiB swapped out; 0.00 s");
+        assert_eq!(
+            said[1],
+            "read ahead of 3 streams: 100 MiB, 90 % used; paged out behind 50 MiB, of which 1 MiB came back too soon"
+        );
+        assert_eq!(said[2], "7 faults waited for the disk");
+        assert_eq!(said[3], "with 128 MiB more memory (256 MiB) nothing would have been swapped out");
+    }
+
+    #[test]
+    fn a_kill_is_told_with_the_remedy_that_fits() {
+        let killed = |swapped: u64, free_swap: u64| {
+            let mut outcome = RunOutcome { free_swap, ..outcome() };
+            (outcome.supervised.swapped, outcome.group.oom_kills) = (swapped, Some(1));
+            sentences(&outcome).into_iter().find(|said| said.contains("killed")).unwrap()
+        };
+
+        assert!(killed(0, 0).contains("--swap-file"));
+        assert!(killed(1000 * MIB, 1024 * MIB).contains("swap was full"));
+        assert!(killed(10 * MIB, 1024 * MIB).contains("too tight"));
+    }
+
+    #[test]
+    fn a_program_that_had_enough_is_told_in_one_line() {
+        let mut outcome = outcome();
+        outcome.supervised = Supervised { demand: 100 * MIB, ..Supervised::default() };
+
+        assert_eq!(sentences(&outcome), ["memory: at most 128 MiB of 128 MiB, nothing was swapped out; 0.00 s"]);
+    }
+
+    #[test]
+    fn the_document_has_sizes_in_bytes_and_times_in_nanoseconds() {
+        let mut outcome = outcome();
+        outcome.group.stalled_us = Some(5);
+
+        let json = document(&outcome);
+
+        assert_eq!(json["advised"]["fetched_bytes"], 104_857_600);
+        assert_eq!((&json["stalled_ns"], &json["limit_bytes"]), (&5000.into(), &134_217_728.into()));
+    }
+}

@@ -1,0 +1,264 @@
+//! The address spaces of a program and all that it started: what is swapped out there, streams of faults, and advice.
+
+use super::hunt::Hunt;
+use super::streams::{Advised, Hands, Straits, Streams};
+use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// Address spaces that are advised at once.
+const MOST: usize = 256;
+
+/// Bit of an entry of /proc/PID/pagemap: the page is swapped out.
+const SWAPPED: u64 = 1 << 62;
+
+/// What stands behind advice in the kernel.
+pub struct KernelHands {
+    pagemap: File,
+    process: OtherProcess,
+    page: u64,
+    bytes: Vec<u8>,
+    answer: Vec<bool>,
+    /// Advice was refused: the process has ended, or is another's now.
+    is_refused: bool,
+}
+
+impl KernelHands {
+    fn open(pid: u32) -> io::Result<KernelHands> {
+        // The number first: should it mean another process by now, its pages are that other's as well.
+        let process = OtherProcess::open(pid)?;
+        let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
+        let page = rustix::param::page_size() as u64;
+        Ok(KernelHands { pagemap, process, page, bytes: Vec::new(), answer: Vec::new(), is_refused: false })
+    }
+
+    fn advise(&mut self, pages: &[Range<u64>], advice: RemoteAdvice) {
+        let bytes = pages.iter().map(|range| range.start * self.page..range.end * self.page);
+        let ranges: Vec<Range<u64>> = bytes.collect();
+        for ranges in ranges.chunks(1024) {
+            match self.process.advise(ranges, advice) {
+                Ok(_) => {}
+                // A part was unmapped meanwhile, or is memory that takes no such advice.
+                Err(error) if matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::InvalidInput) => {}
+                Err(_) => self.is_refused = true,
+            }
+        }
+    }
+}
+
+impl Hands for KernelHands {
+    fn swapped(&mut self, first: u64, count: usize) -> &[bool] {
+        self.bytes.resize(count * 8, 0);
+        let length = self.pagemap.read_at(&mut self.bytes, first * 8).unwrap_or(0);
+        let entries = self.bytes[..length].chunks_exact(8);
+        self.answer.clear();
+        self.answer.extend(entries.map(|entry| u64::from_ne_bytes(std::array::from_fn(|at| entry[at])) & SWAPPED != 0));
+        &self.answer
+    }
+
+    fn fetch(&mut self, pages: &[Range<u64>]) {
+        self.advise(pages, RemoteAdvice::WillNeed);
+    }
+
+    fn page_out(&mut self, pages: Range<u64>) {
+        self.advise(&[pages], RemoteAdvice::PageOut);
+    }
+}
+
+struct Space {
+    hands: KernelHands,
+    streams: Streams,
+    hunt: Hunt,
+    outstanding: u64,
+    /// When it was last faulted in, in the number of faults.
+    touched: u64,
+}
+
+/// All address spaces that faulted while memory was short.
+#[derive(Default)]
+pub struct Spaces {
+    spaces: HashMap<u32, Space>,
+    /// Processes whose memory cannot be looked at.
+    refused: HashSet<u32>,
+    faults: u64,
+    waits: u64,
+    helped: u64,
+    advised: Advised,
+}
+
+impl Spaces {
+    /// A fault began at the byte `address` of the process. In `straits`, `most_ahead` is of all address spaces together.
+    pub fn began(&mut self, process: u32, address: u64, straits: Straits) {
+        self.faults += 1;
+        let others = self.spaces.iter().filter(|(pid, _)| **pid != process).map(|(_, space)| space.outstanding);
+        let most_ahead = straits.most_ahead.saturating_sub(others.sum());
+        let Some(space) = self.space(process) else { return };
+        let Space { streams, hands, .. } = space;
+        streams.fault(address / hands.page, Straits { most_ahead, ..straits }, hands);
+        if hands.is_refused {
+            self.forget(process);
+            self.refused.insert(process);
+        }
+    }
+
+    /// A fault at the byte `address` has waited; whether that makes an order likely.
+    pub fn has_waited(&mut self, process: u32, address: u64) -> bool {
+        self.waits += 1;
+        let Some(space) = self.space(process) else { return false };
+        let page = address / space.hands.page;
+        if space.hands.swapped(page, 1).is_empty() {
+            // It is another program by now, and what said so was lost, or came while nobody looked.
+            self.forget(process);
+            return false;
+        }
+        space.streams.waited(page);
+        space.hunt.waited(page)
+    }
+
+    /// The process has other memory from now on, or none.
+    pub fn gone(&mut self, process: u32) {
+        self.forget(process);
+        self.refused.remove(&process);
+    }
+
+    /// The next faults are not seen.
+    pub fn rest(&mut self) {
+        self.spaces.values_mut().for_each(|space| space.streams.rest());
+        self.settle();
+    }
+
+    /// Counts again what is outstanding.
+    pub fn settle(&mut self) {
+        self.spaces.values_mut().for_each(|space| space.outstanding = space.streams.outstanding());
+    }
+
+    fn space(&mut self, process: u32) -> Option<&mut Space> {
+        if self.refused.contains(&process) {
+            return None;
+        }
+        if !self.spaces.contains_key(&process) {
+            let Ok(hands) = KernelHands::open(process) else {
+                self.refused.insert(process);
+                return None;
+            };
+            self.make_room();
+            let space = Space { hands, streams: Streams::default(), hunt: Hunt::default(), outstanding: 0, touched: 0 };
+            self.spaces.insert(process, space);
+        }
+        let now = self.faults + self.waits;
+        let space = self.spaces.get_mut(&process)?;
+        space.touched = now;
+        Some(space)
+    }
+
+    fn make_room(&mut self) {
+        if self.spaces.len() < MOST {
+            return;
+        }
+        if let Some(oldest) = self.spaces.iter().min_by_key(|(_, space)| space.touched).map(|(pid, _)| *pid) {
+            self.forget(oldest);
+        }
+    }
+
+    fn forget(&mut self, process: u32) {
+        if let Some(space) = self.spaces.remove(&process) {
+            self.helped += space.streams.helped();
+            self.advised += space.streams.advised();
+        }
+    }
+
+    /// Faults that were looked at, those of them that waited apart.
+    pub fn faults(&self) -> (u64, u64) {
+        (self.faults, self.waits)
+    }
+
+    /// Steps of streams that help, so far.
+    pub fn helped(&self) -> u64 {
+        self.helped + self.spaces.values().map(|space| space.streams.helped()).sum::<u64>()
+    }
+
+    /// What was done so far, in pages.
+    pub fn advised(&self) -> Advised {
+        let mut all = self.advised;
+        self.spaces.values().for_each(|space| all += space.streams.advised());
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_is_left_alone_until_it_changes() {
+        let mut spaces = Spaces::default();
+        let straits = Straits { limit: 100, most_ahead: 10, is_near: false };
+
+        spaces.began(u32::MAX / 4, 4096, straits);
+
+        assert!(spaces.refused.contains(&(u32::MAX / 4)) && spaces.spaces.is_empty());
+        spaces.gone(u32::MAX / 4);
+        assert!(spaces.refused.is_empty());
+    }
+
+    #[test]
+    fn a_program_that_became_another_one_is_opened_again() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "read line; exec cat"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut spaces, pid) = (Spaces::default(), child.id());
+        let name =
+            |name: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == name);
+        while !name("sh") {
+            std::thread::yield_now();
+        }
+        spaces.has_waited(pid, 1 << 20);
+        assert!(spaces.spaces.contains_key(&pid));
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        while !name("cat") {
+            std::thread::yield_now();
+        }
+
+        spaces.has_waited(pid, 1 << 20);
+        assert!(!spaces.spaces.contains_key(&pid), "the memory that was opened is gone");
+        spaces.has_waited(pid, 1 << 20);
+        assert!(spaces.spaces.contains_key(&pid));
+
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn pages_of_this_process_are_not_swapped_and_those_beyond_are_not_known() {
+        let mut hands = KernelHands::open(std::process::id()).unwrap();
+        let here = &raw const hands as u64 / hands.page;
+
+        assert_eq!(hands.swapped(here, 1), [false]);
+        assert_eq!(hands.swapped(1 << 51, 4), [] as [bool; 0]);
+    }
+
+    #[test]
+    fn only_the_processes_touched_last_are_kept() {
+        let mut spaces = Spaces::default();
+        let own = std::process::id();
+        spaces.has_waited(own, 4096);
+        let space = |touched| Space {
+            hands: KernelHands::open(own).unwrap(),
+            streams: Streams::default(),
+            hunt: Hunt::default(),
+            outstanding: 0,
+            touched,
+        };
+        (0..MOST as u32 - 1).for_each(|pid| drop(spaces.spaces.insert(u32::MAX - pid, space(u64::from(pid) + 10))));
+
+        spaces.has_waited(std::os::unix::process::parent_id(), 4096);
+
+        assert_eq!(spaces.spaces.len(), MOST);
+        assert!(!spaces.spaces.contains_key(&own), "it was touched first");
+    }
+}
