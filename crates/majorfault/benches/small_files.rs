@@ -4,6 +4,7 @@
 //! cached), by one thread and by two that share the files. Every byte is summed, and every way must find the same sum. Shown are the
 //! time and the processor time a file, and those of plain reading (open, fstat, pread, close) in the same turn by them: the median, the
 //! least and the most of six turns (`--runs N`); `-- warm` or `-- cold` runs one part.
+#![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 #![allow(unsafe_code, reason = "files are mapped over each other, as no safe interface does")]
 
 mod rows;
