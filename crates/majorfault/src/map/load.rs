@@ -98,7 +98,7 @@ impl MappedFile {
     /// time of small ones. The advice would stay with the user's mapping, where each later fault would read 2 MiB.
     fn bring(&self, at: usize, length: usize) {
         let offset = self.start + at as u64;
-        if !kernel().is_some_and(|version| version >= READS_HUGE) {
+        if kernel().is_none_or(|version| version < READS_HUGE) {
             // Starts reads beyond the read-ahead of a fault, by small pages.
             let _ = cache::fadvise(&self.file, offset, length as u64, FileAdvice::WillNeed);
             return;
