@@ -75,7 +75,7 @@ pub struct SmallFiles {
 
 /// What does the reading.
 enum Hands {
-    Chains(InChains),
+    Chains(Box<InChains>),
     Hints(OpenedAhead),
 }
 
@@ -130,7 +130,7 @@ impl SmallFilesOptions {
         self.check()?;
         let (hands, way, notes) = match self.way {
             ManyAtATime::Hints => (self.ahead(), ManyAtATime::Hints, Vec::new()),
-            ManyAtATime::Chains => (Hands::Chains(InChains::new(&self)?), ManyAtATime::Chains, Vec::new()),
+            ManyAtATime::Chains => (Hands::Chains(Box::new(InChains::new(&self)?)), ManyAtATime::Chains, Vec::new()),
             ManyAtATime::Auto => self.whichever(InChains::new(&self))?,
         };
         Ok(SmallFiles { way, options: self, hands, notes })
@@ -154,7 +154,7 @@ impl SmallFilesOptions {
     /// The chains where there are any, else hints and a note that says what is lost.
     fn whichever(&self, chains: Result<InChains>) -> Result<(Hands, ManyAtATime, Vec<String>)> {
         match chains {
-            Ok(chains) => Ok((Hands::Chains(chains), ManyAtATime::Chains, Vec::new())),
+            Ok(chains) => Ok((Hands::Chains(Box::new(chains)), ManyAtATime::Chains, Vec::new())),
             Err(Error::Missing(missing)) => {
                 let note = format!("files are opened one after the other, and only reading is ahead: {missing}");
                 Ok((self.ahead(), ManyAtATime::Hints, vec![note]))
