@@ -17,7 +17,7 @@ const LIBRARY: Plan = Plan {
     floors: &[
         &["units", "error", "needs", "sys", "params", "files", "proc", "headroom", "trace"],
         &["access", "observe"],
-        &["map", "memory", "pool", "prefetch"],
+        &["map", "memory", "pool", "prefetch", "small_files"],
         &["methods"],
     ],
     strangers: &[("access", "observe"), ("observe", "access"), ("prefetch", "observe"), ("proc", "files")],

@@ -1,80 +1,132 @@
-//! Loading a mapped file of 4 GiB as a whole, beside the device's own speed: `cargo bench -p majorfault --bench load`.
+//! Loading a mapped file as a whole, until the program has touched each page: `cargo bench -p majorfault --bench load`.
 //!
-//! In turns, cold each time: the file read once through `uring` past the page cache, 1 MiB at a time, 16 in flight; and
-//! `MappedFile::load`, after which every page is touched. Prints the median of the ratios, their range, and the major
-//! faults of the touching. Needs 4 GiB of memory and of /var/tmp.
+//! Ways that take turns, each cold: `MappedFile::load`, the same of a mapping with huge pages, `dd` through the page cache and
+//! `vmtouch -t` (both then mapped), and `uring` past the page cache into buffers of its own (1 MiB at a time, 16 in flight), which has to touch
+//! nothing else. The touch of every page is inside the clock. A file of 2 GiB (`--mib N`) in /var/tmp, six turns (`--runs N`).
+//!
+//! In a virtual machine free memory may be the host's again (free page reporting hands it back within seconds), and the first touch of it costs
+//! the host's time without a fault in the guest. So as much memory is written and freed right before each way begins.
 
-use majorfault::access::{Reader, Visitor};
+mod rows;
+
+use majorfault::access::Opened;
 use majorfault::map::MappedFile;
-use majorfault::{Extent, Given, Layout, Target, methods};
+use majorfault::{Extent, Uring};
+use rows::{Row, note, print};
 use std::fs::File;
 use std::io::Write;
-use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
-const BYTES: usize = 4 << 30;
-const BLOCK: usize = 1 << 20;
-const ROUNDS: usize = 5;
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
 
-/// Takes a word of each block.
-struct First(u64);
+/// One byte of each page.
+fn touch(map: &MappedFile, length: usize) {
+    let bytes = map.bytes(0..length).expect("the whole file");
+    let sum: u64 = (0..length).step_by(PAGE).filter_map(|at| bytes.get(at)).map(u64::from).sum();
+    std::hint::black_box(sum);
+}
 
-impl Visitor for First {
-    fn see(&mut self, _: usize, bytes: &[u8]) -> ControlFlow<()> {
-        self.0 ^= u64::from(bytes[0]);
-        ControlFlow::Continue(())
+fn by_load(map: &MappedFile, length: usize) {
+    let report = map.load(&mut |_, _| ()).expect("the file is loaded");
+    assert_eq!(report.left_bytes, 0, "memory is too short for this file");
+    touch(map, length);
+}
+
+fn by_command(command: &mut Command, path: &Path, length: usize) {
+    let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("the command");
+    assert!(ended.success(), "{command:?} ended with {ended}");
+    touch(&MappedFile::open(path).expect("a mapping"), length);
+}
+
+fn by_uring(opened: &mut Opened, length: usize) {
+    let extents: Vec<Extent> =
+        (0..length / MIB).map(|block| Extent { offset: (block * MIB) as u64, length: MIB }).collect();
+    let mut sum = 0;
+    let read = opened.visit(&extents, |_, bytes| {
+        sum += bytes.iter().step_by(PAGE).map(|byte| u64::from(*byte)).sum::<u64>();
+    });
+    read.expect("the file is read");
+    std::hint::black_box(sum);
+}
+
+const OURS: [&str; 2] = ["load", "load, huge pages"];
+const PEERS: [&str; 3] = ["uring", "dd", "vmtouch"];
+
+/// Does it the way of this name. None where that is not installed.
+fn by(name: &str, path: &Path, length: usize) -> Option<()> {
+    match name {
+        "load" => by_load(&MappedFile::open(path).expect("a mapping"), length),
+        "load, huge pages" => {
+            by_load(&MappedFile::options().huge_pages().open(path).expect("a mapping"), length);
+        }
+        "uring" => by_uring(&mut Uring::options().depth(16).open(path).expect("io_uring"), length),
+        "dd" => {
+            let of = format!("if={}", path.display());
+            by_command(Command::new("dd").args([&of, "of=/dev/null", "bs=1M"]), path, length);
+        }
+        _ => {
+            Command::new("vmtouch").arg(path).stdout(Stdio::null()).status().ok()?;
+            by_command(Command::new("vmtouch").arg("-t").arg(path), path, length);
+        }
+    }
+    Some(())
+}
+
+/// Memory that the host backs, freed, so that what comes next gets it.
+fn warm(length: usize) {
+    let mut memory = Vec::<u8>::with_capacity(length);
+    memory.resize(length, 1);
+    std::hint::black_box(&memory);
+}
+
+/// Processor seconds of this process and the children that it waited for.
+fn processor() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
+    let after = stat.rsplit_once(')').expect("a name in brackets").1;
+    let ticks: f64 = after.split_whitespace().skip(11).take(4).map(|ticks| ticks.parse::<f64>().expect("ticks")).sum();
+    ticks / 100.0
+}
+
+fn make(path: &Path, length: usize) -> File {
+    let mut file = File::create(path).expect("a file in /var/tmp");
+    let block: Vec<u8> = (0..MIB).map(|index| ((index * 31) >> 3) as u8).collect();
+    (0..length / MIB).for_each(|_| file.write_all(&block).expect("room in /var/tmp"));
+    file.sync_all().expect("data on the disk");
+    file
+}
+
+fn turn(rows: &mut Vec<Row>, turn: usize, file: &File, path: &Path, length: usize) {
+    let names = [OURS.as_slice(), &PEERS].concat();
+    for index in 0..names.len() {
+        let name = names[(index + turn) % names.len()];
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
+        warm(length + length / 4);
+        let (began, spent) = (Instant::now(), processor());
+        if by(name, path, length).is_some() {
+            let took = began.elapsed().as_secs_f64();
+            note(rows, name.to_owned(), "GiB/s", length as f64 / took / f64::from(1 << 30));
+            note(rows, format!("{name}, processor"), "s", processor() - spent);
+        }
     }
 }
 
 fn main() {
+    let length = rows::number("--mib", 2048) * MIB;
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
     let path = dir.path().join("data");
-    let mut file = File::create(&path).expect("a file in /var/tmp");
-    let block: Vec<u8> = (0..BLOCK).map(|index| ((index * 31) >> 3) as u8).collect();
-    (0..BYTES / BLOCK).for_each(|_| file.write_all(&block).expect("4 GiB of room in /var/tmp"));
-    file.sync_all().expect("data on the disk");
-
-    let target = Arc::new(Target::open(std::slice::from_ref(&path), &Layout::default()).expect("the file just made"));
-    let given = Given::none().with("depth", 16);
-    let mut device = (methods::named("uring").expect("uring").open)(target, &given).expect("io_uring").reader;
-    let mut ratios: Vec<f64> = (0..ROUNDS).map(|round| turn(round, device.as_mut(), &file, &path)).collect();
-    ratios.sort_by(f64::total_cmp);
-    let (least, middle, most) = (ratios[0], ratios[ROUNDS / 2], ratios[ROUNDS - 1]);
-    println!("load / device: {middle:.2} [{least:.2}-{most:.2}] of {ROUNDS} rounds");
-}
-
-/// One round; how much of the device's bandwidth the load had.
-fn turn(round: usize, device: &mut dyn Reader, file: &File, path: &std::path::Path) -> f64 {
-    let extents: Vec<Extent> =
-        (0..BYTES / BLOCK).map(|block| Extent { offset: (block * BLOCK) as u64, length: BLOCK }).collect();
-    let began = Instant::now();
-    device.visit(&extents, &mut First(0)).expect("the file is read");
-    let read = began.elapsed().as_secs_f64();
-
-    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
-    let map = MappedFile::open(path).expect("a mapping");
-    let began = Instant::now();
-    let report = map.load(&mut |_, _| ()).expect("the file is loaded");
-    let load = began.elapsed().as_secs_f64();
-    let before = major_faults();
-    let bytes = map.bytes(0..BYTES).expect("the whole file");
-    let sum: u64 = (0..bytes.len()).step_by(4096).filter_map(|at| bytes.get(at)).map(u64::from).sum();
-    std::hint::black_box(sum);
-    let faults = major_faults() - before;
-
-    let speed = |seconds: f64| BYTES as f64 / seconds / f64::from(1 << 30);
-    println!(
-        "round {round}: device {:.2} GiB/s, load {:.2} GiB/s ({} bytes left out), then {faults} major faults",
-        speed(read),
-        speed(load),
-        report.left_bytes
-    );
-    read / load
-}
-
-fn major_faults() -> u64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
-    let after = stat.rsplit_once(')').expect("a name in brackets").1;
-    after.split_whitespace().nth(9).and_then(|faults| faults.parse().ok()).expect("majflt, proc_pid_stat(5)")
+    let file = make(&path, length);
+    let mut rows = Vec::new();
+    for number in 0..rows::number("--runs", 6) {
+        turn(&mut rows, number, &file, &path, length);
+    }
+    for name in OURS {
+        let best =
+            |run: usize| PEERS.iter().filter_map(|peer| rows::runs(&rows, peer).get(run)).copied().fold(0.0, f64::max);
+        let ratios: Vec<f64> = rows::runs(&rows, name).iter().enumerate().map(|(run, rate)| rate / best(run)).collect();
+        ratios.into_iter().for_each(|ratio| note(&mut rows, format!("{name} / best of the peers"), "x", ratio));
+    }
+    print(&rows);
 }

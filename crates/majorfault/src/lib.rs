@@ -3,6 +3,7 @@
 //! [`access`] has one method per way to reach a file (mapping, pread, `O_DIRECT`, `io_uring`), all behind one
 //! [`Reader`](access::Reader); [`map`] has mapped files that report truncation as an error, [`pool`] a buffer pool; [`prefetch`]
 //! has the policies that read ahead around a reader;
+//! [`small_files`] reads many whole files at a time;
 //! [`observe`] has the counters that measure what each of them costs; [`files`], [`units`], [`params`](mod@params), [`needs`] and
 //! [`error`] are the foundation.
 //!
@@ -49,6 +50,7 @@ pub mod proc;
 #[cfg(not(feature = "internals"))]
 #[allow(dead_code, reason = "the lab uses more of it, by the feature `internals`")]
 mod proc;
+pub mod small_files;
 #[cfg(feature = "internals")]
 pub mod sys;
 #[cfg(not(feature = "internals"))]
@@ -66,6 +68,7 @@ pub use map::MappedFile;
 pub use needs::{Lack, Missing, Need};
 pub use params::Given;
 pub use pool::{Pool, PooledFile};
+pub use small_files::SmallFiles;
 pub use units::{Bytes, Nanos};
 
 /// The examples of the README, which must compile.

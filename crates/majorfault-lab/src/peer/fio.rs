@@ -8,7 +8,7 @@ use super::{Manner, Peer};
 use crate::record::{Answer, Buckets, Latency, Phase, Record, ThreadRun};
 use crate::trial::{Arm, Choice, Direction, Trial};
 use crate::workload::{self, FioOrder, Workload};
-use majorfault::params::{Params, Switch};
+use majorfault::params::{Params, Switch, Value};
 use majorfault::sys::ring::IO_URING;
 use majorfault::{Error, Missing, Need, Result};
 use serde::Deserialize;
@@ -44,6 +44,20 @@ majorfault::choices! {
     }
 }
 
+majorfault::choices! {
+    /// What fio's buffers are made of; its `mem`.
+    enum Buffers {
+        /// The system's huge pages where enough are free, else transparent ones.
+        Auto = "auto",
+        /// Small pages, as fio does without being told.
+        Malloc = "malloc",
+        /// Transparent huge pages, by a setting of glibc (2.35) for fio alone.
+        Transparent = "transparent",
+        /// Huge pages that the system has set aside (`vm.nr_hugepages`).
+        Shmhuge = "shmhuge",
+    }
+}
+
 majorfault::params! {
     /// How fio is called.
     struct FioParams {
@@ -51,13 +65,23 @@ majorfault::params! {
         engine: Engine = Engine::Auto,
         /// O_DIRECT; on, because that is where queues pay.
         direct: Switch = Switch::On,
-        /// Register files and buffers (`registerfiles`, `fixedbufs`); off, as fio's own default.
-        register: Switch = Switch::Off,
+        /// Register files and buffers (`registerfiles`, `fixedbufs`); on, because it is faster, though not fio's own default.
+        register: Switch = Switch::On,
+        /// What its buffers are made of (`mem`). Not fio's own default: disks take transfers into small pages in pieces.
+        buffers: Buffers = Buffers::Auto,
+        /// A thread of the kernel that sends what fio queues (`sqthread_poll`); off, because it takes a processor for itself.
+        sqthread_poll: Switch = Switch::Off,
     }
 }
 
 /// What a sector may be: O_DIRECT transfers of fio are blocks as given, so they must be whole sectors.
 const SECTOR: u64 = 512;
+
+/// The usual huge page.
+const HUGE_PAGE: u64 = 2 << 20;
+
+/// fio, with memory from glibc that wants huge pages; env(1) becomes fio.
+const TRANSPARENT: &[&str] = &["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "fio"];
 
 fn installed() -> majorfault::needs::Probe {
     let absent = |reason: String| Missing::new("fio", reason, "install it: apt-get install fio, or dnf install fio");
@@ -124,8 +148,20 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
         // Durable inside the clock, as our own writes.
         Direction::Write => "--end_fsync=1",
     });
-    if params.register == Switch::On && engine == "io_uring" {
+    let has_ring = engine == "io_uring";
+    if params.register == Switch::On && has_ring {
         flags.extend(["--registerfiles", "--fixedbufs"]);
+    }
+    if params.sqthread_poll == Switch::On && has_ring {
+        flags.push("--sqthread_poll");
+    }
+    let buffers = buffers(&params, trial);
+    if buffers == Buffers::Shmhuge {
+        options.insert("mem", "shmhuge".to_owned());
+    }
+    if buffers == Buffers::Transparent {
+        // Else a single buffer would lie across two huge pages, and be made of small ones.
+        options.insert("iomem_align", HUGE_PAGE.to_string());
     }
     law(trial, &mut options, &mut flags)?;
     ends(trial, &mut options, &mut flags);
@@ -133,7 +169,30 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     // A job begins at --name; what stands before it would be for all jobs, what follows belongs to it.
     let (name, options): (Vec<_>, Vec<_>) = options.partition(|option| option.starts_with("--name="));
     let flags = flags.into_iter().map(str::to_owned);
-    Ok(std::iter::once("fio".to_owned()).chain(name).chain(options).chain(flags).collect())
+    let program = if buffers == Buffers::Transparent { TRANSPARENT } else { &TRANSPARENT[2..] };
+    let program = program.iter().map(|word| (*word).to_owned());
+    Ok(program.chain(name).chain(options).chain(flags).collect())
+}
+
+/// What its buffers are made of here.
+fn buffers(params: &FioParams, trial: &Trial) -> Buffers {
+    match params.buffers {
+        Buffers::Auto if has_room(trial, free_huge_bytes()) => Buffers::Shmhuge,
+        Buffers::Auto => Buffers::Transparent,
+        told => told,
+    }
+}
+
+/// Whether `free` bytes of huge pages hold the buffers of every thread, each thread's rounded to whole pages.
+fn has_room(trial: &Trial, free: u64) -> bool {
+    let each = trial.block_bytes.saturating_mul(u64::from(trial.iodepth)).max(1).next_multiple_of(HUGE_PAGE);
+    free >= each.saturating_mul(u64::from(trial.threads))
+}
+
+/// Huge pages of the usual size that nobody uses.
+fn free_huge_bytes() -> u64 {
+    let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
+    free.trim().parse::<u64>().unwrap_or(0).saturating_mul(HUGE_PAGE)
 }
 
 /// The trial's order in fio's words.
@@ -260,7 +319,8 @@ fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
     record.answer = Answer::Unchecked("fio does not hand its bytes over".to_owned());
     if let Arm::Peer(choice) = &record.trial.arm {
         let params = FioParams::from_given(&choice.given())?;
-        record.settings = params.given().with("engine", engine(&params)).0;
+        let made_of = buffers(&params, &record.trial).text();
+        record.settings = params.given().with("engine", engine(&params)).with("buffers", made_of).0;
     }
     Ok(())
 }
@@ -295,6 +355,41 @@ mod tests {
         for word in ["--rw=randread", "--norandommap", "--invalidate=0", "--readonly", "--direct=1", "--thread"] {
             assert!(command.iter().any(|own| own == word), "{word} is not in {command:?}");
         }
+    }
+
+    #[test]
+    fn it_gets_its_best_options_without_being_asked() {
+        if !installed_or_told("it_gets_its_best_options_without_being_asked") {
+            return;
+        }
+        let record = Run::peer("fio").record();
+        let transparent = words(&record, &[("engine", "io_uring"), ("buffers", "transparent")]).unwrap();
+        let plain = words(&record, &[("buffers", "malloc"), ("register", "off")]).unwrap();
+        let reserved =
+            words(&record, &[("buffers", "shmhuge"), ("engine", "io_uring"), ("sqthread_poll", "on")]).unwrap();
+
+        assert_eq!(transparent[..3], ["env", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "fio"]);
+        for word in ["--iomem_align=2097152", "--registerfiles", "--fixedbufs"] {
+            assert!(transparent.iter().any(|own| own == word), "{word} is not in {transparent:?}");
+        }
+        assert_eq!(plain[0], "fio");
+        let added = ["mem", "iomem", "register", "fixed", "sqthread"];
+        assert!(plain.iter().all(|word| added.iter().all(|part| !word.contains(part))), "{plain:?}");
+        assert_eq!(reserved[0], "fio");
+        assert!(["--mem=shmhuge", "--sqthread_poll"].iter().all(|word| reserved.iter().any(|own| own == word)));
+    }
+
+    #[test]
+    fn huge_pages_are_taken_where_they_hold_every_threads_buffers() {
+        let record = Run::peer("fio").edit(|record| {
+            record.trial.threads = 3;
+            record.trial.iodepth = 5;
+            record.trial.block_bytes = 1 << 20;
+        });
+        let trial = record.record().trial;
+
+        // 5 MiB are three pages for each of three threads.
+        assert!(has_room(&trial, 18 << 20) && !has_room(&trial, (18 << 20) - 1));
     }
 
     #[test]

@@ -87,7 +87,17 @@ fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new();
     let style = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
     table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    table.set_header(["method", unit, "ratio", "p50", "p99", "faults\n/access", "device\n/wanted", "shoot-\ndowns/s"]);
+    table.set_header([
+        "method",
+        unit,
+        "ratio",
+        "p50",
+        "p99",
+        "CPU\n/access",
+        "faults\n/access",
+        "device\n/wanted",
+        "shoot-\ndowns/s",
+    ]);
     for arm in &group.arms {
         table.add_row(row(arm, throughput));
     }
@@ -128,6 +138,7 @@ fn row(arm: &ArmSummary<'_>, throughput: &derive::Formula) -> Vec<String> {
         arm.ratio.as_ref().map_or_else(|| words::UNKNOWN.to_owned(), ratio),
         latency(0.5),
         latency(0.99),
+        figure(&derive::CPU),
         figure(&derive::FAULTS),
         figure(&derive::READ_AMPLIFICATION),
         arm.median(&derive::SHOOTDOWN_RATE).map_or_else(|| words::UNKNOWN.to_owned(), words::count),

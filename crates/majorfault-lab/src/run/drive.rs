@@ -50,6 +50,10 @@ impl Visitor for Hands<'_, '_> {
         self.meter.submitted(index);
     }
 
+    fn arrived(&mut self, index: usize) {
+        self.meter.arrived(index);
+    }
+
     #[inline]
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
         let sum = sum_words(bytes);

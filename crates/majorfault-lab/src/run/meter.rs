@@ -52,6 +52,8 @@ pub struct Meter<'a> {
     now: Nanos,
     /// When each extent of the current batch was submitted, for methods that say so; 0 is "not said".
     submitted: Vec<Nanos>,
+    /// When each was seen to have arrived, likewise.
+    arrived: Vec<Nanos>,
     intervals: Vec<Interval>,
 }
 
@@ -81,6 +83,7 @@ impl<'a> Meter<'a> {
             countdown: 1,
             now: until.began,
             submitted: Vec::new(),
+            arrived: Vec::new(),
             intervals: vec![Interval::new()],
         }
     }
@@ -105,6 +108,7 @@ impl<'a> Meter<'a> {
     /// A batch begins: forgets submissions, and reads the clock so that making the batch is not part of an access.
     pub fn batch(&mut self) {
         self.submitted.clear();
+        self.arrived.clear();
         self.now = monotonic();
         let mean = self.now.0.saturating_sub(self.until.began.0) / self.accesses.max(1);
         if self.accesses >= 4096 && Nanos(mean) < TIME_EACH_FROM {
@@ -114,10 +118,12 @@ impl<'a> Meter<'a> {
 
     /// The extent `index` of the batch was submitted.
     pub fn submitted(&mut self, index: usize) {
-        if self.submitted.len() <= index {
-            self.submitted.resize(index + 1, Nanos(0));
-        }
-        self.submitted[index] = monotonic();
+        set(&mut self.submitted, index, monotonic());
+    }
+
+    /// The extent `index` of the batch was there, though others may be shown first: its access ends here, as in fio.
+    pub fn arrived(&mut self, index: usize) {
+        set(&mut self.arrived, index, monotonic());
     }
 
     /// The access to the extent `index` of the batch ended, having handed over `bytes`.
@@ -138,7 +144,8 @@ impl<'a> Meter<'a> {
 
     fn time(&mut self, index: usize) -> ControlFlow<()> {
         let now = monotonic();
-        let since = self.submitted.get(index).copied().filter(|at| at.0 != 0).unwrap_or(self.now);
+        let since = said(&self.submitted, index).unwrap_or(self.now);
+        let ended = said(&self.arrived, index).unwrap_or(now);
         self.now = now;
         self.countdown = self.timed_one_in;
         let number = (now.0.saturating_sub(self.until.began.0) / self.interval.0.max(1)) as usize;
@@ -149,7 +156,7 @@ impl<'a> Meter<'a> {
         let interval = self.last_interval();
         interval.accesses += 1;
         // Automatic resizing makes this infallible; the saturating variant would clamp instead.
-        let _ = interval.latency.record_n(now.0.saturating_sub(since.0).max(1), weight);
+        let _ = interval.latency.record_n(ended.0.saturating_sub(since.0).max(1), weight);
         if self.goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
@@ -162,6 +169,19 @@ impl<'a> Meter<'a> {
         let wall_ns = self.now.0.saturating_sub(self.until.began.0);
         (ThreadRun { accesses: self.accesses, bytes: self.bytes, wall_ns }, self.intervals, self.timed_one_in)
     }
+}
+
+/// Keeps the moment of the extent `index`.
+fn set(moments: &mut Vec<Nanos>, index: usize, moment: Nanos) {
+    if moments.len() <= index {
+        moments.resize(index + 1, Nanos(0));
+    }
+    moments[index] = moment;
+}
+
+/// The moment of the extent `index`, where the method told one.
+fn said(moments: &[Nanos], index: usize) -> Option<Nanos> {
+    moments.get(index).copied().filter(|at| at.0 != 0)
 }
 
 /// The used buckets of a histogram, by their upper edge.
@@ -223,5 +243,22 @@ mod tests {
 
         let latency = &intervals.last().unwrap().latency;
         assert!(latency.max() >= 1_000_000, "measured from the submission, not from the end of access 0");
+    }
+
+    #[test]
+    fn an_access_lasts_until_it_arrived_not_until_it_was_shown() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(until(&stop), Nanos::millis(250));
+        meter.batch();
+        meter.submitted(0);
+        meter.arrived(0);
+        let (submitted, arrived) = (meter.submitted[0], meter.arrived[0]);
+        while monotonic().0 < arrived.0 + 5_000_000 {}
+        let _ = meter.ended(0, 8);
+        let (_, intervals, _) = meter.finish();
+
+        let latency = &intervals.last().unwrap().latency;
+        let lasted = arrived.0 - submitted.0;
+        assert!(latency.max() <= lasted + lasted / 50 + 1, "{} ns, {lasted} until it arrived", latency.max());
     }
 }

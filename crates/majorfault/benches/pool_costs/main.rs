@@ -3,14 +3,18 @@
 //! Start, flush of nothing, and a miss, for files of 1 GiB, 64 GiB and 1 TiB behind 64 MiB of memory (the reader below gives
 //! zeros at once); durable writes through [`PooledFile`] beside pwrite(2) and fdatasync(2) and beside `uring`, on a file in
 //! /var/tmp; reads of resident pages beside a raw pointer. Arms take turns, six times; shown are the median, and the least and the
-//! most. `-- writes`, `-- sizes` or `-- resident` runs one part, `--runs N` takes other counts.
+//! most. `-- writes`, `-- sizes`, `-- resident` or `-- shared` (what many threads cost each other) runs one part, `--runs N` takes other counts.
 #![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 
 mod resident;
+#[path = "../rows/mod.rs"]
+mod rows;
+mod shared;
 
 use majorfault::access::{Filler, Reader, Visitor};
 use majorfault::pool::{Pool, PoolLayout, PooledFile};
 use majorfault::{Error, Extent, Given, Layout, Target, methods};
+use rows::{Row, note, print};
 use std::fs::{File, OpenOptions};
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
@@ -61,30 +65,6 @@ fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-}
-
-/// A row of the table: its name, unit, and what each run gave.
-struct Row {
-    name: String,
-    unit: &'static str,
-    runs: Vec<f64>,
-}
-
-/// Puts a figure into the row of this name.
-fn note(rows: &mut Vec<Row>, name: String, unit: &'static str, figure: f64) {
-    match rows.iter_mut().find(|row| row.name == name) {
-        Some(row) => row.runs.push(figure),
-        None => rows.push(Row { name, unit, runs: vec![figure] }),
-    }
-}
-
-fn print(rows: &mut [Row]) {
-    for Row { name, unit, runs } in rows {
-        runs.sort_by(f64::total_cmp);
-        let median = (runs[(runs.len() - 1) / 2] + runs[runs.len() / 2]) / 2.0;
-        let (least, most) = (runs[0], runs[runs.len() - 1]);
-        println!("{name:<48} {median:>10.3} {unit:<6} [{least:.3} – {most:.3}], {} runs", runs.len());
-    }
 }
 
 fn sizes(rows: &mut Vec<Row>) {
@@ -180,13 +160,13 @@ fn writes(rows: &mut Vec<Row>, path: &Path, turn: usize) {
     }
 }
 
-const PARTS: [&str; 3] = ["sizes", "writes", "resident"];
+const PARTS: [&str; 4] = ["sizes", "writes", "resident", "shared"];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let asked =
         |part: &str| !words.iter().any(|word| PARTS.contains(&word.as_str())) || words.iter().any(|word| word == part);
-    let runs = words.iter().position(|word| word == "--runs").map_or(6, |at| words[at + 1].parse().expect("--runs N"));
+    let runs = rows::number("--runs", 6);
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
     let path = dir.path().join("data");
     std::fs::write(&path, vec![1; (MIB_WRITTEN << 20) as usize]).expect("room in /var/tmp");
@@ -200,9 +180,12 @@ fn main() {
         if asked("writes") {
             writes(&mut rows, &path, turn);
         }
+        if asked("shared") {
+            shared::shared(&mut rows);
+        }
         if let Some(resident) = &resident {
             resident.measure(&mut rows, turn);
         }
     }
-    print(&mut rows);
+    print(&rows);
 }

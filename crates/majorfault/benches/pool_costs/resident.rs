@@ -14,7 +14,7 @@ const PAGES: usize = 65_536;
 const READS: usize = 2_000_000;
 
 /// Pages full of ones.
-struct Ones;
+pub struct Ones;
 
 impl Reader for Ones {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<(), majorfault::Error> {

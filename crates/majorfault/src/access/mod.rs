@@ -289,6 +289,12 @@ pub trait Visitor {
         let _ = index;
     }
 
+    /// The bytes of the extent `index` were seen to be there; other extents may be shown before it. Only methods that keep several in
+    /// flight call this; for the others an access ends as it is shown.
+    fn arrived(&mut self, index: usize) {
+        let _ = index;
+    }
+
     /// The bytes of the extent `index`, valid during the call. Break ends the visit early.
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()>;
 }

@@ -220,12 +220,13 @@ impl UringReader {
     }
 
     /// Drives `count` pieces of work through the queue: `begin` prepares the slot of the next one, `complete` takes it
-    /// when it has ended. The first error, or Break, stops new work; what is in flight is always waited for.
+    /// when its turn comes, after `came` was told that it has ended. The first error, or Break, stops new work; what is in flight is always waited for.
     fn drive(
         &mut self,
         operation: Operation,
         count: usize,
         mut begin: impl FnMut(&mut UringReader, usize, usize) -> Result<ControlFlow<()>>,
+        mut came: impl FnMut(usize),
         mut complete: impl FnMut(&UringReader, usize) -> ControlFlow<()>,
         failed: impl Fn(&Work, std::io::Error) -> Error,
     ) -> Result<()> {
@@ -271,7 +272,10 @@ impl UringReader {
                     Ok(false) => continue,
                     // Nothing of a write is shown.
                     Ok(true) if operation == Operation::Write => self.free.push(slot),
-                    Ok(true) => arrived.push_back(slot),
+                    Ok(true) => {
+                        came(self.work[slot].index);
+                        arrived.push_back(slot);
+                    }
                     Err(first) => {
                         error.get_or_insert(failed(&self.work[slot], first));
                         supply = ControlFlow::Break(());
@@ -305,6 +309,7 @@ impl Reader for UringReader {
                 visitor.borrow_mut().submitted(index);
                 Ok(ControlFlow::Continue(()))
             },
+            |index| visitor.borrow_mut().arrived(index),
             |uring, slot| {
                 let Work { index, begin, end, .. } = uring.work[slot];
                 visitor.borrow_mut().see(index, &uring.queue.slot(slot)[begin..end])
@@ -327,6 +332,7 @@ impl Reader for UringReader {
                 filler.submitted(index);
                 Ok(filler.fill(index, &mut uring.queue.slot_mut(slot)[work.begin..work.end]))
             },
+            |_| (),
             |_, _| ControlFlow::Continue(()),
             |work, error| transfer_error("write", &files.direct.target.files()[work.file], extents[work.index], error),
         )

@@ -197,7 +197,10 @@ pub(super) struct Room<'p> {
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.pool.resident.fetch_sub(self.taken - self.used, Ordering::Relaxed);
+        // Most have nothing to give back, and all threads share the count.
+        if self.taken > self.used {
+            self.pool.resident.fetch_sub(self.taken - self.used, Ordering::Relaxed);
+        }
     }
 }
 
@@ -322,7 +325,10 @@ fn give_way(times: u32) {
 
 /// Takes `count` pages from the budget, and evicts others where too few are free.
 fn make_room(pool: &Inner, reader: &mut dyn Reader, count: u64) -> Result<()> {
-    let mut resident = pool.resident.fetch_add(count, Ordering::Relaxed) + count;
+    let mut resident = match count {
+        0 => pool.resident.load(Ordering::Relaxed),
+        _ => pool.resident.fetch_add(count, Ordering::Relaxed) + count,
+    };
     let mut idle = 0;
     while resident > pool.room {
         let evicted = evict(pool, reader).inspect_err(|_| {

@@ -43,6 +43,7 @@ use crate::sys::pages::{Exclusive, PageMemory};
 use crate::sys::resident::{ClockRing, Dirty};
 use crate::units::Bytes;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -84,18 +85,31 @@ struct Inner {
     /// Pages that the budget holds.
     room: u64,
     /// Pages in memory, or being read.
-    resident: AtomicU64,
+    resident: Apart<AtomicU64>,
     /// The pages in memory, in the clock's order: all but those that a thread is about to evict or to let arrive.
-    ring: ClockRing,
+    ring: Apart<ClockRing>,
     /// Of these, dirty ones: while there are none, pages can be evicted without writing.
-    dirty: Dirty,
-    metrics: Counts,
+    dirty: Apart<Dirty>,
+    metrics: Apart<Counts>,
     /// Hits that handles count themselves; [`Counts::hits`] has the others.
     hits: hits::HitLines,
     /// The first write that failed since the last report.
     failed: Mutex<Option<Error>>,
     /// Whether a sync failed: what was written before it may be lost, and the kernel reports that only once.
     unsure: AtomicBool,
+}
+
+/// What threads write for all, in lines of its own: else each write would take the line of what every lookup reads from all
+/// other processors. 128 bytes, as processors fetch pairs of lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 #[derive(Default)]
@@ -181,10 +195,10 @@ impl Pool {
             length,
             options,
             room,
-            resident: AtomicU64::new(0),
-            ring: ClockRing::default(),
-            dirty: Dirty::default(),
-            metrics: Counts::default(),
+            resident: Apart::default(),
+            ring: Apart::default(),
+            dirty: Apart::default(),
+            metrics: Apart::default(),
             hits: hits::HitLines::default(),
             failed: Mutex::new(None),
             unsure: AtomicBool::new(false),
@@ -221,7 +235,7 @@ impl Pool {
     /// What the pool has done so far.
     pub fn metrics(&self) -> Metrics {
         let of_handles = self.shared.hits.sum(&self.shared.metrics.hits);
-        let Counts { hits, misses, evicted, written, drop_calls } = &self.shared.metrics;
+        let Counts { hits, misses, evicted, written, drop_calls } = &*self.shared.metrics;
         let [hits, misses, evicted, written, drop_calls] =
             [hits, misses, evicted, written, drop_calls].map(|count| count.load(Ordering::Relaxed));
         let resident = self.shared.resident.load(Ordering::Relaxed);
@@ -406,5 +420,30 @@ impl Inner {
 
     fn count(&self, what: fn(&Counts) -> &AtomicU64, by: u64) {
         what(&self.metrics).fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod shared {
+    use super::Inner;
+    use std::mem::offset_of;
+
+    #[test]
+    fn what_lookups_read_is_in_no_line_that_misses_write() {
+        let line = |offset: usize| offset / 128;
+        let read =
+            [offset_of!(Inner, memory), offset_of!(Inner, length), offset_of!(Inner, options), offset_of!(Inner, room)];
+        let read_last = offset_of!(Inner, memory) + std::mem::size_of::<crate::sys::pages::PageMemory>() - 1;
+        let mut written = [
+            offset_of!(Inner, resident),
+            offset_of!(Inner, ring),
+            offset_of!(Inner, dirty),
+            offset_of!(Inner, metrics),
+        ]
+        .map(line);
+
+        assert!(read.into_iter().chain([read_last]).all(|offset| !written.contains(&line(offset))));
+        written.sort_unstable();
+        assert!(written.windows(2).all(|two| two[0] != two[1]), "two counts share a line: {written:?}");
     }
 }

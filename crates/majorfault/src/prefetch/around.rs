@@ -351,6 +351,10 @@ impl Visitor for Watching<'_> {
         self.visitor.submitted(index);
     }
 
+    fn arrived(&mut self, index: usize) {
+        self.visitor.arrived(index);
+    }
+
     #[inline]
     fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
         // Before the visitor: the bytes of a mapping are not read yet, and the next reads can be under way meanwhile.

@@ -121,6 +121,13 @@ impl Block {
         Ok(())
     }
 
+    /// Gives its memory up for ever, because the kernel may still write there. What stays is a small block, where there is memory.
+    pub fn forget(&mut self) {
+        if let Ok(nothing) = Block::new(1, 4096) {
+            std::mem::forget(std::mem::replace(self, nothing));
+        }
+    }
+
     /// Its first byte, for the kernel to transfer from and to.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.address.as_ptr()

@@ -3,6 +3,7 @@
 
 pub mod advice;
 pub mod cache;
+pub mod chain;
 pub mod claims;
 pub mod clock;
 #[cfg(target_arch = "x86_64")]

@@ -22,7 +22,7 @@ fn probe() -> Probe {
     IoUring::new(2).map(|_| "rings can be made".to_owned()).map_err(|error| missing(&error))
 }
 
-fn missing(error: &io::Error) -> Missing {
+pub(super) fn missing(error: &io::Error) -> Missing {
     let remedy = match error.raw_os_error() {
         Some(libc::ENOSYS) => "use Linux 5.6 or newer",
         Some(libc::ENOMEM) => "raise ulimit -l (before Linux 5.12 rings count as locked memory)",
@@ -261,7 +261,7 @@ impl Queue {
 }
 
 /// An interruption, or a shortage that ends as transfers end.
-fn is_passing(error: &io::Error) -> bool {
+pub(super) fn is_passing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
@@ -285,7 +285,7 @@ impl Entry {
 }
 
 /// The best ring that this kernel has, and whether its thread still has to enable it.
-fn ring(depth: u32) -> io::Result<(IoUring, bool)> {
+pub(super) fn ring(depth: u32) -> io::Result<(IoUring, bool)> {
     // Completions are processed on request, without interrupting the thread (Linux 6.1).
     let deferred = IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_r_disabled().build(depth);
     if let Ok(ring) = deferred {
@@ -301,9 +301,7 @@ impl Drop for Queue {
         // The kernel may still write into the slots: wait, or never free their memory.
         while self.in_flight.iter().any(|busy| *busy) {
             if !self.is_ours() || self.submit_and_wait(1, |_, _| {}).is_err() {
-                if let Ok(nothing) = Block::new(1, 4096) {
-                    std::mem::forget(std::mem::replace(&mut self.slots, nothing));
-                }
+                self.slots.forget();
                 return;
             }
         }
