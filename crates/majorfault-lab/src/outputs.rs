@@ -721,6 +721,28 @@ mod tests {
     }
 
     #[test]
+    fn standard_output_and_error_are_taken_by_their_names_as_they_are() {
+        let way = |name: &str| Way::to("--report", Path::new(name)).unwrap();
+
+        for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"] {
+            assert!(matches!(way(name), Way::Standard(_)), "{name}");
+        }
+        assert!(matches!(way("/dev/null"), Way::Stream(_)));
+    }
+
+    #[test]
+    fn an_open_file_is_where_its_path_leads() {
+        let (dir, _) = world();
+        let file = File::create(dir.path().join("data")).unwrap();
+
+        let place = Place::of_descriptor(&file).unwrap();
+
+        assert_eq!(Some(&place), Place::of_path(&dir.path().join("data")).as_ref());
+        assert!(matches!(place, Place::File(..)));
+        assert_eq!(Place::of_path(Path::new("/dev/null")), Some(Place::Stream));
+    }
+
+    #[test]
     fn an_output_that_nobody_named_is_none() {
         let (dir, mut outputs) = world();
 

@@ -496,7 +496,9 @@ mod tests {
         help.see(Happened::Fault(fault), &places);
 
         assert!(help.readers.is_empty());
-        assert_eq!(help.by_file()[0].refused.as_deref(), Some("not in the trace"));
+        let file = &help.by_file()[0];
+        assert_eq!(file.refused.as_deref(), Some("not in the trace"));
+        assert!(file.path.starts_with('/'), "it is named all the same: {file:?}");
     }
 
     /// A file without data that our own program maps, and what a fault in it looks like.
@@ -691,7 +693,7 @@ mod tests {
         // Neither counts what was used before.
         assert!(assisted.program_time < 2 * assisted.length, "{assisted:?}");
         let of_files: u64 = assisted.files.iter().map(|file| file.faults).sum();
-        assert_eq!((of_files, assisted.lost, assisted.unfollowed), (assisted.in_files, 0, 0));
+        assert_eq!((of_files, assisted.unfollowed), (assisted.in_files, 0));
     }
 
     #[test]
@@ -706,6 +708,20 @@ mod tests {
         let Some(assisted) = help_live("it_ends_at_once_where_it_is_told_to", "1000000", None, true) else { return };
 
         assert!(!assisted.ended && assisted.in_files == 0, "{assisted:?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_any_more_is_refused_and_gets_no_readers() {
+        let data = Mapped::new(1);
+        let (mut help, places) = (Help::default(), data.places());
+        help.see(data.fault(1, 0), &places);
+
+        help.files.get_mut(&data.id).unwrap().refuse(&Error::Invalid("it is gone".to_owned()));
+        help.see(data.fault(2, 0), &places);
+
+        assert_eq!(help.readers.len(), 1);
+        let file = &help.by_file()[0];
+        assert_eq!((file.refused.as_deref(), file.faults), (Some("it is gone"), 2));
     }
 
     #[test]
