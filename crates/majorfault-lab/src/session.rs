@@ -80,12 +80,12 @@ pub fn grid(
     is_done: impl Fn(&Cell, u32) -> bool,
     ended: impl FnMut(Option<Record>) -> Result<()>,
 ) -> Result<()> {
-    let all = Grid { cell, planned, repetitions };
+    let all = Cells { cell, planned, repetitions };
     grid_by(&mut |trial| run::run(trial, session), &all, session.stop, is_done, ended)
 }
 
 /// What [`grid`] runs.
-struct Grid<'a> {
+struct Cells<'a> {
     cell: &'a Cell,
     planned: &'a [Planned],
     repetitions: u32,
@@ -93,12 +93,12 @@ struct Grid<'a> {
 
 fn grid_by(
     run: &mut Runner<'_>,
-    grid: &Grid<'_>,
+    cells: &Cells<'_>,
     stop: &AtomicBool,
     is_done: impl Fn(&Cell, u32) -> bool,
     mut ended: impl FnMut(Option<Record>) -> Result<()>,
 ) -> Result<()> {
-    let Grid { cell, planned, repetitions } = *grid;
+    let Cells { cell, planned, repetitions } = *cells;
     let mut turn = |index: usize, repetition: u32| {
         let Planned { name, trial } = &planned[index];
         let cell = Cell { name: name.clone(), ..cell.clone() };
@@ -390,7 +390,7 @@ mod tests {
         let is_done = |cell: &Cell, repetition| cell.name == "b" && repetition == 0;
         let mut told = Vec::new();
 
-        let all = Grid { cell: &cell, planned: &planned, repetitions: 2 };
+        let all = Cells { cell: &cell, planned: &planned, repetitions: 2 };
         grid_by(&mut |trial| Ok(done(trial)), &all, &AtomicBool::new(false), is_done, |record| {
             told.push(record.map(|record| {
                 let Cell { experiment, name, scale } = record.cell.unwrap();
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_record_of_the_first_format_gets_the_traits_of_its_kinds_and_the_tools_name_of_today() {
         let whole = Run::of("mmap").record();
-        let former = Record { traits: None, tool: "faultline 0.1.0".to_owned(), ..whole.clone() };
+        let former = Record { traits: None, tool: concat!("fault", "line", " 0.1.0").to_owned(), ..whole.clone() };
 
         let read = parse(Path::new("a"), 1, &serde_json::to_string(&former).unwrap()).unwrap();
 
