@@ -9,7 +9,12 @@ set -eu
 usage() {
     cat <<END
 usage: tools/mutants.sh [--install] [--list] [--shard K/N] [MODULE...]
+       tools/mutants.sh --at-once [--again] [--near] [MODULE...]
   --list       number of mutants of each module, without testing any
+  --at-once    all mutants of a package in one build (tools/mutants-at-once.py, which needs Python's tree-sitter and
+               tree-sitter-rust): a second a mutant, so that whole modules are tested
+  --again      only those that survived the last time, with the tests of now
+  --near       only the module's own tests, while tests are written
   --shard K/N  every Nth mutant, from the Kth (from 0) on: a sample of the module, or a part of it; two parts run at once in
                two directories (MUTANTS_DIR)
   --install    install cargo-mutants, where it is missing
@@ -112,11 +117,13 @@ module() {
 
 home=$(cd "$(dirname "$0")/.." && pwd)
 work=${MUTANTS_DIR:-/var/tmp/majorfault-mutants}
-list=no shard="" install=no wanted=""
+list=no shard="" install=no wanted="" once=""
 while [ $# -gt 0 ]; do
     case $1 in
         --list) list=yes ;;
         --install) install=yes ;;
+        --at-once) once="$once --tests" ;;
+        --again | --near) once="$once $1" ;;
         --shard) shard=${2:?--shard needs K/N} && shift ;;
         -h | --help) usage && exit 0 ;;
         -*) usage >&2 && exit 2 ;;
@@ -134,18 +141,27 @@ fi
 
 cd "$home"
 mkdir -p "$work"
-copied
 # Without debug information and with a fast linker a build takes half as long. The target directory is the copy's own.
 export CARGO_TARGET_DIR="$work/target" CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0 CARGO_INCREMENTAL=1
 export RUST_BACKTRACE=0 PROPTEST_CASES="${PROPTEST_CASES:-64}"
 if command -v mold >/dev/null 2>&1; then
     export RUSTFLAGS="-C link-arg=-fuse-ld=mold"
 fi
+wanted() {
+    modules | while read -r name rest; do
+        case $wanted in "" | *" $name "* | *" all "*) echo "$name $rest" ;; esac
+    done
+}
+if [ -n "$once" ]; then
+    wanted | python3 "$home/tools/mutants-at-once.py" --home "$home" --work "$work" $once
+    exit
+fi
+copied
 : >"$work/unexplained"
 rm -f "$work"/limit.*
 [ "$list" = yes ] || printf '%-11s %7s %7s %9s %9s %7s\n' module killed missed unviable timeouts s/mutant
-modules | while read -r name package files near more; do
-    case $wanted in "" | *" $name "* | *" all "*) module </dev/null ;; esac
+wanted | while read -r name package files near more; do
+    module </dev/null
 done
 cat "$work/unexplained"
 [ ! -s "$work/unexplained" ]

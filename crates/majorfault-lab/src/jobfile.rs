@@ -233,6 +233,101 @@ mod tests {
         }
     }
 
+    /// Our words for a job of these lines.
+    fn job_of(lines: &str) -> String {
+        translate(&format!("[job]\n{lines}\n")).unwrap().join(" ")
+    }
+
+    fn refusal_of(lines: &str) -> String {
+        translate(&format!("[job]\n{lines}\n")).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_job_that_says_nothing_reads_in_order_through_the_page_cache_as_fio_would() {
+        assert_eq!(job_of(""), "--rw read --peer fio:engine=psync,direct=off");
+        assert_eq!(job_of("readwrite=randwrite"), "--rw randwrite --peer fio:engine=psync,direct=off");
+    }
+
+    #[test]
+    fn the_engine_and_direct_are_those_of_the_job() {
+        let peer = |lines: &str| job_of(lines).split_once("--peer ").unwrap().1.to_owned();
+
+        for same in ["psync", "sync", "pvsync", "pvsync2"] {
+            assert_eq!(peer(&format!("ioengine={same}")), "fio:engine=psync,direct=off");
+        }
+        for own in ["io_uring", "libaio", "mmap"] {
+            assert_eq!(peer(&format!("ioengine={own}\ndirect=0")), format!("fio:engine={own},direct=off"));
+        }
+        assert_eq!(peer("direct=1"), "fio:engine=psync,direct=on");
+    }
+
+    #[test]
+    fn a_cache_that_is_not_to_be_dropped_stays_as_it_is() {
+        assert!(job_of("invalidate=0").contains("--cache asis"));
+        assert_eq!(job_of("invalidate=1"), job_of(""));
+    }
+
+    #[test]
+    fn time_based_is_a_flag_that_0_takes_back() {
+        assert!(job_of("time_based").starts_with("--time-based "));
+        assert!(job_of("time_based=1").starts_with("--time-based "));
+        assert_eq!(job_of("time_based=0"), job_of(""));
+    }
+
+    #[test]
+    fn the_distribution_of_the_job_is_its_workload() {
+        assert!(job_of("random_distribution=zipf:1.2").contains("--workload zipf:theta=1.2 "));
+        assert!(job_of("random_distribution=zipf").contains("--workload zipf "));
+        assert_eq!(job_of("random_distribution=random"), job_of(""));
+        assert!(refusal_of("random_distribution=random:7").contains("random_distribution=random is not understood"));
+    }
+
+    #[test]
+    fn a_hole_is_added_to_the_block_whatever_its_option_is_called() {
+        assert!(job_of("rw=write:12k\nblocksize=8k").contains("--rw write --workload strided:stride=20k "));
+        assert!(job_of("rw=read:4k").contains("--workload strided:stride=8k "), "fio's own block is 4k");
+        assert!(refusal_of("rw=randread:8").contains("rw=randread:8 is not understood"));
+    }
+
+    #[test]
+    fn a_size_in_percent_and_an_option_without_its_value_are_refused() {
+        assert!(refusal_of("size=50%").contains("size=50% is not understood; known are sizes, times and counts"));
+        assert!(refusal_of("size").contains("the option size needs a value"));
+    }
+
+    #[test]
+    fn what_changes_nothing_that_is_measured_is_passed_over() {
+        assert_eq!(job_of("group_reporting\nthread=1\nname=x\nnorandommap"), job_of(""));
+    }
+
+    #[test]
+    fn an_option_like_no_other_gets_no_guess() {
+        let error = refusal_of("zonemode=zbd");
+
+        assert!(error.contains("\"zonemode\" is not understood; known are blocksize, bs, "), "{error}");
+    }
+
+    #[test]
+    fn options_outside_a_section_are_refused() {
+        let error = translate("rw=read\n[job]\nbs=4k\n").unwrap_err().to_string();
+
+        assert!(error.contains("before the first section"), "{error}");
+    }
+
+    #[test]
+    fn the_job_file_is_read_from_its_path_which_errors_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.fio");
+        fs::write(&path, "[job]\nbs=16k\n").unwrap();
+
+        let read = words(&path).unwrap();
+
+        assert_eq!(read.join(" "), "--bs 16k --rw read --peer fio:engine=psync,direct=off");
+        fs::write(&path, "[job]\ndirect=2\n").unwrap();
+        let error = words(&path).unwrap_err().to_string();
+        assert!(error.contains("rows.fio: direct=2 is not understood"), "{error}");
+    }
+
     #[test]
     fn two_jobs_are_one_too_many() {
         let error = translate("[a]\nrw=read\n[b]\nrw=read\n").unwrap_err().to_string();

@@ -415,3 +415,348 @@ fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
     }
     written
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+    use crate::report::synthetic::Run;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    const PAGE: &str = "<!doctype html><title>majorfault compare</title>";
+
+    /// A directory, and outputs that know of nothing but what the process itself has.
+    fn world() -> (tempfile::TempDir, Outputs) {
+        (tempfile::tempdir().unwrap(), Outputs::new(Force::default()))
+    }
+
+    fn text(path: &Path) -> String {
+        fs::read_to_string(path).unwrap()
+    }
+
+    /// The sentence with which a page at `path` is refused.
+    fn refused(outputs: &mut Outputs, path: &Path) -> String {
+        outputs.claim("--report", Kind::Page, path).unwrap_err().to_string()
+    }
+
+    /// Names in a directory, sorted.
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_of_the_kind_that_its_beginning_says_and_an_empty_one_of_any() {
+        let heads = [
+            (Kind::Page, PAGE, "<!doctype html><title>another</title>"),
+            (Kind::Page, PAGE, "<title>majorfault</title>"),
+            (Kind::Records, r#"{"format":2,"tool":"majorfault 0.1.0"}"#, r#"{"format":2,"tool":"fio 3"}"#),
+            (Kind::Records, r#"{"format":2,"tool":"majorfault 0.1.0"}"#, r#"{"tool":"majorfault 0.1.0"}"#),
+            (Kind::Csv, "experiment,cell,repetition,seed,x", "experiment,cell,x"),
+            (Kind::Metrics, "# HELP majorfault_faults Faults.", "# HELP node_faults Faults."),
+            (Kind::Trace, "majorfault trace 2", "a trace"),
+        ];
+        for (kind, own, other) in heads {
+            assert!(kind.is_told_by(own.as_bytes(), own.as_bytes()), "{kind:?}");
+            assert!(!kind.is_told_by(other.as_bytes(), other.as_bytes()), "{kind:?}: {other}");
+            assert!(kind.is_told_by(b"", b""), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_a_line_longer_than_what_is_read_first_is_recognised() {
+        let (dir, _) = world();
+        let path = dir.path().join("records");
+        let long = "x".repeat(200 << 10);
+        fs::write(&path, format!("{{\"format\":2,\"tool\":\"majorfault 0.1\",\"notes\":\"{long}\"}}\nnot a record\n"))
+            .unwrap();
+
+        assert!(Kind::Records.is_at(&path));
+        assert!(!Kind::Records.is_at(&dir.path().join("none")), "what cannot be read is not ours");
+        fs::write(&path, "not a record\n{\"format\":2,\"tool\":\"majorfault 0.1\"}\n").unwrap();
+        assert!(!Kind::Records.is_at(&path), "the first line tells");
+    }
+
+    #[test]
+    fn no_output_is_an_input_by_any_of_its_names() {
+        let (dir, mut outputs) = world();
+        let data = dir.path().join("data");
+        fs::write(&data, "rows").unwrap();
+        fs::hard_link(&data, dir.path().join("hard")).unwrap();
+        symlink("data", dir.path().join("soft")).unwrap();
+        outputs.reads("the file under test", [&data]);
+
+        for name in ["data", "hard", "soft"] {
+            let says = refused(&mut outputs, &dir.path().join(name));
+            assert!(says.contains("that is the file under test") && says.contains("would be lost"), "{says}");
+        }
+    }
+
+    #[test]
+    fn an_input_that_is_a_stream_may_be_an_output_too() {
+        let (_dir, mut outputs) = world();
+        outputs.reads("the file under test", ["/dev/null"]);
+
+        assert!(outputs.claim("--report", Kind::Page, Path::new("/dev/null")).is_ok());
+    }
+
+    #[test]
+    fn two_outputs_are_two_files_also_where_none_is_there_yet() {
+        let (dir, mut outputs) = world();
+        fs::create_dir(dir.path().join("sub")).unwrap();
+        symlink("sub/page", dir.path().join("link")).unwrap();
+        outputs.claim("--report", Kind::Page, &dir.path().join("sub/page")).unwrap();
+
+        for name in ["sub/page", "sub/../sub/page", "link"] {
+            let says = refused(&mut outputs, &dir.path().join(name));
+            assert!(says.contains("--report leads to the same file; name two files"), "{says}");
+        }
+        assert!(outputs.claim("--csv", Kind::Csv, &dir.path().join("page")).is_ok(), "the name alone is not the file");
+    }
+
+    #[test]
+    fn what_we_did_not_write_stays_unless_force_says_otherwise() {
+        let (dir, mut outputs) = world();
+        let notes = dir.path().join("notes");
+        fs::write(&notes, "my notes").unwrap();
+
+        let says = refused(&mut outputs, &notes);
+        let forced = Outputs::new(Force { force: true }).claim("--report", Kind::Page, &notes).unwrap();
+
+        assert!(says.contains("exists and is not a page of majorfault; name another file, or add --force"), "{says}");
+        assert!(forced.exists());
+        forced.write(PAGE).unwrap();
+        assert_eq!(text(&notes), PAGE);
+    }
+
+    #[test]
+    fn each_kind_is_named_where_something_else_is_in_its_place() {
+        let (dir, mut outputs) = world();
+        let notes = dir.path().join("notes");
+        fs::write(&notes, "my notes").unwrap();
+        let mut says = |kind| outputs.claim("--x", kind, &notes).unwrap_err().to_string();
+
+        assert!(says(Kind::Records).contains("is not a file of majorfault's records;"));
+        assert!(says(Kind::Csv).contains("is not a table of majorfault;"));
+        assert!(says(Kind::Metrics).contains("is not a file of majorfault's metrics;"));
+        assert!(says(Kind::Trace).contains("is not a trace of majorfault;"));
+    }
+
+    #[test]
+    fn nothing_is_changed_by_a_claim_and_a_page_is_replaced_whole_with_the_rights_it_had() {
+        let (dir, mut outputs) = world();
+        let page = dir.path().join("page");
+        fs::write(&page, PAGE).unwrap();
+        fs::set_permissions(&page, fs::Permissions::from_mode(0o640)).unwrap();
+
+        let output = outputs.claim("--report", Kind::Page, &page).unwrap();
+        assert_eq!((text(&page).as_str(), names(dir.path())), (PAGE, vec!["page".to_owned()]));
+        output.write("<!doctype html><title>majorfault, later</title>").unwrap();
+
+        assert_eq!(text(&page), "<!doctype html><title>majorfault, later</title>");
+        assert_eq!(fs::metadata(&page).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!((output.path(), names(dir.path())), (page.as_path(), vec!["page".to_owned()]));
+    }
+
+    #[test]
+    fn a_draft_that_another_left_as_a_link_is_not_followed() {
+        let (dir, mut outputs) = world();
+        let (page, precious) = (dir.path().join("page"), dir.path().join("precious"));
+        fs::write(&precious, "mine").unwrap();
+        let output = outputs.claim("--report", Kind::Page, &page).unwrap();
+        symlink(&precious, draft(&page)).unwrap();
+
+        output.write(PAGE).unwrap();
+
+        assert_eq!((text(&page).as_str(), text(&precious).as_str()), (PAGE, "mine"));
+    }
+
+    #[test]
+    fn a_file_that_appeared_after_the_claim_is_not_replaced() {
+        let (dir, mut outputs) = world();
+        let page = dir.path().join("page");
+        let output = outputs.claim("--report", Kind::Page, &page).unwrap();
+        assert!(!output.exists());
+        fs::write(&page, "somebody else's").unwrap();
+
+        assert!(output.write(PAGE).is_err());
+
+        assert_eq!(text(&page), "somebody else's");
+    }
+
+    #[test]
+    fn a_directory_and_a_place_that_is_not_there_are_refused_with_what_to_do() {
+        let (dir, mut outputs) = world();
+
+        let says = refused(&mut outputs, dir.path());
+        assert!(says.contains("is a directory; name a file"), "{says}");
+        let says = refused(&mut outputs, &dir.path().join("none/page"));
+        assert!(says.contains("none must exist and be writable; or name another file"), "{says}");
+    }
+
+    #[test]
+    fn work_that_was_stopped_leaves_an_earlier_page_and_writes_a_first_one() {
+        let (dir, mut outputs) = world();
+        let (page, first) = (dir.path().join("page"), dir.path().join("first"));
+        fs::write(&page, PAGE).unwrap();
+        let mut claimed = |path| outputs.claim("--report", Kind::Page, path).unwrap();
+        let (again, first_time) = (claimed(&page), claimed(&first));
+        let new = || Ok("new".to_owned());
+
+        assert!(!again.write_unless_stopped(true, new).unwrap());
+        assert_eq!(text(&page), PAGE);
+        assert!(first_time.write_unless_stopped(true, new).unwrap());
+        assert!(again.write_unless_stopped(false, new).unwrap());
+        assert_eq!((text(&page).as_str(), text(&first).as_str()), ("new", "new"));
+    }
+
+    #[test]
+    fn what_is_made_at_a_path_is_made_in_place_and_for_a_stream_in_a_draft_that_goes_again() {
+        let (dir, mut outputs) = world();
+        let made = outputs.claim("-o", Kind::Trace, &dir.path().join("t")).unwrap();
+        let stream = outputs.claim("-o", Kind::Trace, Path::new("/dev/null")).unwrap();
+        let mut paths = Vec::new();
+        let mut make = |path: &Path| {
+            paths.push(path.to_owned());
+            fs::write(path, "majorfault trace 2\n").map_err(|error| Error::io("write", path, error)).map(|()| 7)
+        };
+
+        let given = (made.made_by(&mut make).unwrap(), stream.made_by(&mut make).unwrap());
+
+        assert_eq!((given, &paths[0]), ((7, 7), &dir.path().join("t")));
+        assert!(!stream.exists() && paths[1] != Path::new("/dev/null") && !paths[1].exists(), "{paths:?}");
+    }
+
+    #[test]
+    fn what_a_running_process_has_open_or_mapped_is_no_output() {
+        let (dir, mut outputs) = world();
+        let (open, mapped) = (dir.path().join("open"), dir.path().join("mapped"));
+        fs::write(&mapped, [7; 4096]).unwrap();
+        let _open = File::create(&open).unwrap();
+        let _mapped = majorfault::map::MappedFile::open(&mapped).unwrap();
+        let other = dir.path().join("other");
+        fs::write(&other, "").unwrap();
+
+        outputs.watches(std::process::id());
+
+        assert!(refused(&mut outputs, &open).contains("that is the program's file"));
+        assert!(refused(&mut outputs, &mapped).contains("that is the program's file"));
+        assert!(outputs.claim("--report", Kind::Page, &other).is_ok());
+    }
+
+    #[test]
+    fn a_program_to_be_started_and_the_files_it_is_told_of_are_no_outputs() {
+        let (dir, mut outputs) = world();
+        let (script, told) = (dir.path().join("script"), dir.path().join("told"));
+        fs::write(&script, "").unwrap();
+        fs::write(&told, "").unwrap();
+
+        outputs.starts(&[script.clone().into(), told.clone().into(), "--fast".into()]);
+
+        assert!(refused(&mut outputs, &script).contains("that is the program "));
+        assert!(refused(&mut outputs, &told).contains("that is the program's file"));
+    }
+
+    #[test]
+    fn a_program_is_looked_for_where_the_shell_would_and_the_running_one_is_an_input() {
+        let (_dir, mut outputs) = world();
+        let shell = std::env::split_paths(&std::env::var_os("PATH").unwrap())
+            .map(|dir| dir.join("sh"))
+            .find(|file| file.is_file())
+            .unwrap();
+
+        outputs.starts(&["sh".into()]);
+
+        assert!(refused(&mut outputs, &shell).contains("that is the program "));
+        assert!(refused(&mut outputs, &std::env::current_exe().unwrap()).contains("that is the running program"));
+    }
+
+    fn record() -> Record {
+        Run::of("mmap").record()
+    }
+
+    #[test]
+    fn records_are_appended_and_a_file_that_got_none_goes_again() {
+        let (dir, mut outputs) = world();
+        let path = dir.path().join("new/sub/records");
+
+        drop(outputs.records("--records", Some(&path), "s").unwrap());
+        assert!(!path.exists(), "we made it, and nothing came");
+        for _ in 0..2 {
+            let mut outputs = Outputs::new(Force::default());
+            let mut records = outputs.records("--records", Some(&path), "s").unwrap();
+            assert_eq!(records.path(), path);
+            records.add(&record()).unwrap();
+        }
+
+        assert_eq!(crate::session::load(std::slice::from_ref(&path)).unwrap(), [record(), record()]);
+    }
+
+    #[test]
+    fn a_file_that_was_there_before_its_records_stays_though_it_is_empty() {
+        let (dir, mut outputs) = world();
+        let path = dir.path().join("records");
+        fs::write(&path, "").unwrap();
+
+        drop(outputs.records("--records", Some(&path), "s").unwrap());
+
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn what_force_replaces_goes_with_the_first_record_and_not_before() {
+        let (dir, _) = world();
+        let path = dir.path().join("notes");
+        fs::write(&path, "my notes\n").unwrap();
+        let mut outputs = Outputs::new(Force { force: true });
+
+        let mut records = outputs.records("--records", Some(&path), "s").unwrap();
+        assert_eq!(text(&path), "my notes\n");
+        records.add(&record()).unwrap();
+        records.add(&record()).unwrap();
+
+        assert_eq!(crate::session::load(std::slice::from_ref(&path)).unwrap(), [record(), record()]);
+    }
+
+    #[test]
+    fn a_page_is_not_the_file_that_records_were_begun_in() {
+        let (dir, mut outputs) = world();
+        let path = dir.path().join("records");
+        let _records = outputs.records("--records", Some(&path), "s").unwrap();
+
+        assert!(refused(&mut outputs, &path).contains("--records leads to the same file"));
+    }
+
+    #[test]
+    fn standard_output_and_error_are_taken_by_their_names_as_they_are() {
+        let way = |name: &str| Way::to("--report", Path::new(name)).unwrap();
+
+        for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/dev/stderr", "/dev/fd/2", "/proc/self/fd/2"] {
+            assert!(matches!(way(name), Way::Standard(_)), "{name}");
+        }
+        assert!(matches!(way("/dev/null"), Way::Stream(_)));
+    }
+
+    #[test]
+    fn an_open_file_is_where_its_path_leads() {
+        let (dir, _) = world();
+        let file = File::create(dir.path().join("data")).unwrap();
+
+        let place = Place::of_descriptor(&file).unwrap();
+
+        assert_eq!(Some(&place), Place::of_path(&dir.path().join("data")).as_ref());
+        assert!(matches!(place, Place::File(..)));
+        assert_eq!(Place::of_path(Path::new("/dev/null")), Some(Place::Stream));
+    }
+
+    #[test]
+    fn an_output_that_nobody_named_is_none() {
+        let (dir, mut outputs) = world();
+
+        assert!(outputs.claim_named("--csv", Kind::Csv, None).unwrap().is_none());
+        let named = outputs.claim_named("--csv", Kind::Csv, Some(&dir.path().join("runs.csv"))).unwrap();
+        assert_eq!(named.unwrap().path(), dir.path().join("runs.csv"));
+    }
+}

@@ -40,20 +40,32 @@ pub struct Comparison {
 pub fn interleave(
     comparison: &Comparison,
     session: &run::Session<'_>,
+    ended: impl FnMut(&Record) -> Result<()>,
+) -> Result<Vec<Record>> {
+    interleave_by(&mut |trial| run::run(trial, session), comparison, session.stop, ended)
+}
+
+/// What runs one trial: [`run::run`].
+type Runner<'a> = dyn FnMut(&Trial) -> Result<Record> + 'a;
+
+fn interleave_by(
+    run: &mut Runner<'_>,
+    comparison: &Comparison,
+    stop: &AtomicBool,
     mut ended: impl FnMut(&Record) -> Result<()>,
 ) -> Result<Vec<Record>> {
     let trials: Vec<Trial> =
         comparison.arms.iter().map(|arm| Trial { arm: arm.clone(), ..comparison.trial.clone() }).collect();
     let mut records: Vec<Record> = Vec::new();
     let mut turn = |index: usize, repetition: u32| {
-        let mut record = run::run(&Trial { repetition, ..trials[index].clone() }, session)?;
+        let mut record = run(&Trial { repetition, ..trials[index].clone() })?;
         gates::beside(&records, &mut record);
         ended(&record)?;
         let then = Then::after(&record);
         records.push(record);
         Ok(then)
     };
-    in_turns(trials.len(), comparison.repetitions, session.stop, &mut turn)?;
+    in_turns(trials.len(), comparison.repetitions, stop, &mut turn)?;
     Ok(records)
 }
 
@@ -66,8 +78,27 @@ pub fn grid(
     repetitions: u32,
     session: &run::Session<'_>,
     is_done: impl Fn(&Cell, u32) -> bool,
+    ended: impl FnMut(Option<Record>) -> Result<()>,
+) -> Result<()> {
+    let all = Cells { cell, planned, repetitions };
+    grid_by(&mut |trial| run::run(trial, session), &all, session.stop, is_done, ended)
+}
+
+/// What [`grid`] runs.
+struct Cells<'a> {
+    cell: &'a Cell,
+    planned: &'a [Planned],
+    repetitions: u32,
+}
+
+fn grid_by(
+    run: &mut Runner<'_>,
+    cells: &Cells<'_>,
+    stop: &AtomicBool,
+    is_done: impl Fn(&Cell, u32) -> bool,
     mut ended: impl FnMut(Option<Record>) -> Result<()>,
 ) -> Result<()> {
+    let Cells { cell, planned, repetitions } = *cells;
     let mut turn = |index: usize, repetition: u32| {
         let Planned { name, trial } = &planned[index];
         let cell = Cell { name: name.clone(), ..cell.clone() };
@@ -76,13 +107,13 @@ pub fn grid(
             return Ok(Then::Next);
         }
         let seed = trial.seed.wrapping_add(u64::from(repetition));
-        let mut record = run::run(&Trial { repetition, seed, ..trial.clone() }, session)?;
+        let mut record = run(&Trial { repetition, seed, ..trial.clone() })?;
         let then = Then::after(&record);
         record.cell = Some(cell);
         ended(Some(record))?;
         Ok(then)
     };
-    in_turns(planned.len(), repetitions, session.stop, &mut turn)
+    in_turns(planned.len(), repetitions, stop, &mut turn)
 }
 
 /// How often a run that others disturbed is made again.
@@ -280,6 +311,131 @@ mod tests {
         let failed = in_turns(3, 3, &AtomicBool::new(false), &mut |_, _| Err(Error::Invalid("no worker".to_owned())));
 
         assert!(failed.is_err());
+    }
+
+    /// A run that ends well, of whatever trial.
+    fn done(trial: &Trial) -> Record {
+        Record { trial: trial.clone(), ..Run::of("mmap").record() }
+    }
+
+    fn plain(arms: &[&str]) -> Vec<Arm> {
+        arms.iter().map(|name| Arm::Method(crate::trial::Choice::plain(name))).collect()
+    }
+
+    #[test]
+    fn each_record_is_handed_over_as_its_run_ends_with_the_arm_and_the_repetition_that_ran() {
+        let trial = Run::of("mmap").record().trial;
+        let comparison = Comparison { trial: trial.clone(), arms: plain(&["direct", "pread"]), repetitions: 2 };
+        let mut told = Vec::new();
+
+        let records = interleave_by(&mut |trial| Ok(done(trial)), &comparison, &AtomicBool::new(false), |record| {
+            told.push(format!("{} {}", record.trial.arm, record.trial.repetition));
+            Ok(())
+        })
+        .unwrap();
+
+        assert_eq!(told, ["direct 0", "pread 0", "pread 1", "direct 1"]);
+        assert_eq!(records.len(), 4);
+        assert!(
+            records.iter().all(|record| record.trial.workload == trial.workload && record.trial.seed == trial.seed)
+        );
+    }
+
+    #[test]
+    fn a_run_is_held_against_those_before_it() {
+        let comparison =
+            Comparison { trial: Run::of("mmap").record().trial, arms: plain(&["direct", "pread"]), repetitions: 1 };
+        let answers = |trial: &Trial| {
+            let seen = u64::from(trial.arm.to_string() == "pread");
+            let answer = crate::record::Answer::Digests(vec![vec![seen]]);
+            Ok(Record { answer, ..done(trial) })
+        };
+
+        let records = interleave_by(&mut { answers }, &comparison, &AtomicBool::new(false), |_| Ok(())).unwrap();
+
+        let says = |record: &Record| record.spoiled().map(str::to_owned).collect::<Vec<_>>().join("; ");
+        assert_eq!(says(&records[0]), "");
+        assert!(says(&records[1]).contains("saw other bytes than direct"), "{}", says(&records[1]));
+    }
+
+    #[test]
+    fn an_arm_that_failed_is_recorded_once_and_a_caller_that_cannot_keep_a_record_ends_the_session() {
+        let comparison =
+            Comparison { trial: Run::of("mmap").record().trial, arms: plain(&["direct", "pread"]), repetitions: 2 };
+        let fails = |trial: &Trial| {
+            let outcome = match trial.arm.to_string().as_str() {
+                "direct" => Outcome::Failed("no".to_owned()),
+                _ => Outcome::Done,
+            };
+            Ok(Record { outcome, ..done(trial) })
+        };
+        let stop = AtomicBool::new(false);
+
+        let records = interleave_by(&mut { fails }, &comparison, &stop, |_| Ok(())).unwrap();
+        let mut kept = 0;
+        let full = interleave_by(&mut { fails }, &comparison, &stop, |_| {
+            kept += 1;
+            Err(Error::Invalid("the disk is full".to_owned()))
+        });
+
+        assert_eq!(records.len(), 3);
+        assert_eq!((full.unwrap_err().to_string().as_str(), kept), ("the disk is full", 1));
+    }
+
+    #[test]
+    fn a_cell_runs_with_the_seed_of_its_repetition_unless_it_is_done_already() {
+        let trial = Trial { seed: u64::MAX, ..Run::of("mmap").record().trial };
+        let planned = ["a", "b"].map(|name| Planned { name: name.to_owned(), trial: trial.clone() });
+        let cell = Cell { experiment: "S9".to_owned(), name: String::new(), scale: "quick".to_owned() };
+        let is_done = |cell: &Cell, repetition| cell.name == "b" && repetition == 0;
+        let mut told = Vec::new();
+
+        let all = Cells { cell: &cell, planned: &planned, repetitions: 2 };
+        grid_by(&mut |trial| Ok(done(trial)), &all, &AtomicBool::new(false), is_done, |record| {
+            told.push(record.map(|record| {
+                let Cell { experiment, name, scale } = record.cell.unwrap();
+                (format!("{experiment} {name} {scale}"), record.trial.repetition, record.trial.seed)
+            }));
+            Ok(())
+        })
+        .unwrap();
+
+        let ran = |name: &str, repetition, seed| Some((format!("S9 {name} quick"), repetition, seed));
+        assert_eq!(told, [ran("a", 0, u64::MAX), None, ran("b", 1, 0), ran("a", 1, 0)]);
+    }
+
+    #[test]
+    fn files_without_a_record_are_an_error_and_empty_lines_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.jsonl");
+        fs::write(&path, "\n  \n").unwrap();
+
+        let error = load(std::slice::from_ref(&path)).unwrap_err().to_string();
+        assert!(error.contains("there is no record in the files named"), "{error}");
+
+        fs::write(&path, [b"\n".to_vec(), lines(&[Run::of("mmap").record()]), b"{}\n".to_vec()].concat()).unwrap();
+        let error = load(std::slice::from_ref(&path)).unwrap_err().to_string();
+        assert!(error.contains("a.jsonl line 3 is not a record of majorfault"), "{error}");
+    }
+
+    #[test]
+    fn a_record_of_the_first_format_gets_the_traits_of_its_kinds_and_the_tools_name_of_today() {
+        let whole = Run::of("mmap").record();
+        let former = Record { traits: None, tool: concat!("fault", "line", " 0.1.0").to_owned(), ..whole.clone() };
+
+        let read = parse(Path::new("a"), 1, &serde_json::to_string(&former).unwrap()).unwrap();
+
+        assert!(read.traits.is_some() && read.traits == whole.traits);
+        assert_eq!(read.tool, "majorfault 0.1.0");
+    }
+
+    #[test]
+    fn a_file_too_short_to_tell_is_not_compressed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::write(&path, [0x1f]).unwrap();
+
+        assert!(!is_compressed(&path) && !is_compressed(&dir.path().join("none")));
     }
 
     fn spoiled(arm: &str, by: &[Cause]) -> Record {

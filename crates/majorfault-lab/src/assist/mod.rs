@@ -170,12 +170,7 @@ impl Help {
             let seen = faults.read(|happened, places| self.see(happened, places));
             self.outcome.faults += seen;
             self.pump();
-            pause = match std::mem::take(&mut self.alert) {
-                _ if !self.busy.is_empty() => Duration::ZERO,
-                true => ALERT,
-                false if seen > 0 => WATCHFUL,
-                false => (pause * 5 / 4).min(IDLE),
-            };
+            pause = self.pause_after(pause, seen);
             if asked_at.elapsed() >= ASKED {
                 asked_at = Instant::now();
                 program_after = program_time(self.pid).unwrap_or(program_after);
@@ -196,6 +191,16 @@ impl Help {
         outcome.program_time = program_after.saturating_sub(program_before);
         outcome.files = self.by_file();
         outcome
+    }
+
+    /// The pause before the next look, after one of this length that was followed by so many faults.
+    fn pause_after(&mut self, pause: Duration, seen: u64) -> Duration {
+        match std::mem::take(&mut self.alert) {
+            _ if !self.busy.is_empty() => Duration::ZERO,
+            true => ALERT,
+            false if seen > 0 => WATCHFUL,
+            false => (pause * 5 / 4).min(IDLE),
+        }
     }
 
     fn see(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
@@ -494,7 +499,239 @@ mod tests {
         help.see(Happened::Fault(fault), &places);
 
         assert!(help.readers.is_empty());
-        assert_eq!(help.by_file()[0].refused.as_deref(), Some("not in the trace"));
+        let file = &help.by_file()[0];
+        assert_eq!(file.refused.as_deref(), Some("not in the trace"));
+        assert!(file.path.starts_with('/'), "it is named all the same: {file:?}");
+    }
+
+    /// A file without data that our own program maps, and what a fault in it looks like.
+    struct Mapped {
+        file: tempfile::NamedTempFile,
+        _map: majorfault::map::MappedFile,
+        address: u64,
+        id: FileId,
+    }
+
+    impl Mapped {
+        fn new(rows: u64) -> Mapped {
+            let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+            file.as_file().set_len(rows * ROW).unwrap();
+            let map = majorfault::map::MappedFile::open(file.path()).unwrap();
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let line = maps.lines().find(|line| line.ends_with(file.path().to_str().unwrap())).unwrap();
+            let address = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+            let mut places = Places::of(std::process::id()).unwrap();
+            let majorfault::observe::places::Place::File(id, 0) = places.locate(address) else { panic!("{line}") };
+            Mapped { file, _map: map, address, id }
+        }
+
+        fn places(&self) -> HashMap<u32, Places> {
+            let process = std::process::id();
+            HashMap::from([(process, Places::of(process).unwrap())])
+        }
+
+        fn fault(&self, thread: u32, row: u64) -> Happened {
+            let offset = row * ROW;
+            let (process, address) = (std::process::id(), self.address + offset);
+            Happened::Fault(FileFault { process, thread, file: self.id, offset, address })
+        }
+    }
+
+    #[test]
+    fn the_rows_after_those_that_faulted_are_read_ahead_for_each_thread_that_waits_its_turn_once() {
+        let data = Mapped::new(4096);
+        let (mut help, places) = (Help::default(), data.places());
+
+        for row in 0..64 {
+            (1..3).for_each(|thread| help.see(data.fault(thread, u64::from(thread) * 1000 + row), &places));
+            assert!(help.busy.len() <= 2);
+        }
+        assert_eq!(help.busy.len(), 2);
+        while !help.busy.is_empty() {
+            help.pump();
+        }
+
+        let file = &help.by_file()[0];
+        assert_eq!((file.path.as_str(), file.faults, file.threads), (data.file.path().to_str().unwrap(), 128, 2));
+        assert!(file.tally.asked >= 2 * 8 && file.refused.is_none(), "{file:?}");
+    }
+
+    #[test]
+    fn a_stride_that_one_thread_proved_is_known_to_the_next() {
+        let data = Mapped::new(8192);
+        let (mut help, places) = (Help::default(), data.places());
+        help.see(data.fault(1, 0), &places);
+        help.files.get_mut(&data.id).unwrap().known = Some(ROW);
+
+        // Cached below, so that the faults themselves show nothing; an offset within a huge page, as a scan would not fault there.
+        help.see(data.fault(1, 1), &places);
+        assert_eq!(help.files[&data.id].known, Some(ROW), "a reader that proved nothing takes nothing away");
+        help.readers.get_mut(&(1, data.id)).unwrap().proved = Some(2 * ROW);
+        help.see(data.fault(1, 2), &places);
+
+        assert_eq!(help.files[&data.id].known, Some(2 * ROW));
+    }
+
+    #[test]
+    fn a_file_of_the_trace_is_read_ahead_from_the_first_fault_on() {
+        let data = Mapped::new(64);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rows.flt");
+        let mut writer = Writer::create(&path).unwrap();
+        let number = writer.file(Some(data.file.path().to_str().unwrap()), 64 * ROW);
+        // No stride, so that nobody could guess it.
+        for row in [0, 9, 3, 40, 17, 60, 5] {
+            writer.run(number, 1, Run::of(Extent { offset: row * ROW, length: 4096 }));
+        }
+        writer.finish().unwrap();
+        let trace = Some((path.clone(), Trace::read(&path).unwrap()));
+        let mut help = Help { options: AssistOptions { trace, ..AssistOptions::default() }, ..Help::default() };
+
+        help.see(data.fault(1, 0), &data.places());
+        help.pump();
+
+        let file = &help.by_file()[0];
+        assert_eq!((file.refused.as_deref(), file.tally.asked, file.tally.learned), (None, 6, true));
+    }
+
+    #[test]
+    fn a_file_is_opened_with_the_users_reach_and_the_read_ahead_of_its_device() {
+        let data = Mapped::new(1);
+        let options = AssistOptions { rows: 7, budget: 3 << 20, ..AssistOptions::default() };
+        let help = Help { options, ..Help::default() };
+
+        let (target, _, reach) = help.open(std::process::id(), data.id, &data.places()).base.unwrap();
+
+        let kilobytes = files::read_ahead_kb(data.id.device).unwrap_or(128);
+        assert_eq!((reach.rows, reach.budget, reach.read_ahead), (7, 3 << 20, kilobytes * 1024));
+        assert_eq!(target.len(), ROW);
+    }
+
+    #[test]
+    fn no_more_readers_than_4096_are_made_and_their_threads_are_counted() {
+        let data = Mapped::new(1);
+        let (mut help, places) = (Help::default(), data.places());
+
+        (0..4100).for_each(|thread| help.see(data.fault(thread, 0), &places));
+
+        assert_eq!((help.readers.len(), help.by_file()[0].threads), (4096, 4100));
+    }
+
+    #[test]
+    fn files_come_in_the_order_of_what_was_read_for_them_then_of_their_faults() {
+        let mut help = Help::default();
+        for (inode, asked, faults) in [(1, 0, 3), (2, 5, 1), (3, 0, 9), (4, 7, 1)] {
+            let tally = ReadCounts { asked, ..ReadCounts::default() };
+            let outcome = AssistedFile { path: inode.to_string(), faults, tally, ..AssistedFile::default() };
+            help.files.insert(FileId { inode, ..FILE }, Followed { outcome, base: None, known: None });
+        }
+
+        let order: Vec<String> = help.by_file().into_iter().map(|file| file.path).collect();
+
+        assert_eq!(order, ["4", "2", "3", "1"]);
+    }
+
+    #[test]
+    fn faults_are_looked_at_soon_where_the_next_ones_matter_and_later_where_nothing_happens() {
+        let millis = Duration::from_millis;
+        let (mut help, _file) = helping(1, None);
+
+        help.alert = true;
+        assert_eq!(help.pause_after(millis(5), 0), Duration::from_micros(300));
+        assert_eq!(help.pause_after(millis(5), 1), millis(3), "the alert was for one look");
+        assert_eq!(help.pause_after(millis(2), 0), Duration::from_micros(2500));
+        assert_eq!(help.pause_after(millis(5), 0), millis(5));
+        help.busy.push_back((0, FILE));
+        assert_eq!(help.pause_after(millis(5), 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_fault_of_a_reader_that_is_on_to_something_makes_the_next_look_soon() {
+        let data = Mapped::new(64);
+        let (mut help, places) = (Help::default(), data.places());
+        help.see(data.fault(1, 0), &places);
+        assert!(!help.alert);
+
+        (1..9).for_each(|row| help.see(data.fault(1, row), &places));
+        assert!(help.alert);
+        // A thread of which nothing is known yet takes nothing away.
+        help.see(data.fault(2, 0), &places);
+        assert!(help.alert);
+    }
+
+    /// A program that faults in files for ever, or until it has counted this far.
+    fn program(rounds: &str) -> std::process::Child {
+        let script = format!(
+            "n=0; while [ $n -lt {rounds} ]; do n=$((n+1)); i=0; while [ $i -lt 500 ]; do i=$((i+1)); done; : $(:); done"
+        );
+        std::process::Command::new("sh").args(["-c", &script]).spawn().unwrap()
+    }
+
+    /// What was done for a program within these limits; none where faults cannot be seen here.
+    fn help_live(test: &str, rounds: &str, length: Option<Duration>, stop: bool) -> Option<Assisted> {
+        let mut child = program(rounds);
+        // Its end is not seen as long as nobody waits for it, were it not for the state of a process.
+        let options = AssistOptions { length, ..AssistOptions::default() };
+        let assisted = assist(child.id(), options, &AtomicBool::new(stop));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match assisted {
+            Err(Error::Missing(missing)) => {
+                eprintln!("SKIPPED {test}: {missing}");
+                None
+            }
+            other => Some(other.unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_program_is_watched_for_as_long_as_asked_and_its_faults_are_counted() {
+        let length = Duration::from_millis(600);
+        let test = "a_program_is_watched_for_as_long_as_asked_and_its_faults_are_counted";
+        let Some(assisted) = help_live(test, "1000000", Some(length), false) else { return };
+
+        assert!(!assisted.ended && assisted.length >= length, "{assisted:?}");
+        assert!(assisted.in_files > 0 && assisted.faults > assisted.in_files, "{assisted:?}");
+        assert!(assisted.own_time > Duration::ZERO && assisted.program_time > Duration::ZERO, "{assisted:?}");
+        // Neither counts what was used before.
+        assert!(assisted.program_time < 2 * assisted.length, "{assisted:?}");
+        let of_files: u64 = assisted.files.iter().map(|file| file.faults).sum();
+        assert_eq!((of_files, assisted.unfollowed), (assisted.in_files, 0));
+    }
+
+    #[test]
+    fn it_ends_with_the_program() {
+        let Some(assisted) = help_live("it_ends_with_the_program", "20", None, false) else { return };
+
+        assert!(assisted.ended, "{assisted:?}");
+    }
+
+    #[test]
+    fn it_ends_at_once_where_it_is_told_to() {
+        let Some(assisted) = help_live("it_ends_at_once_where_it_is_told_to", "1000000", None, true) else { return };
+
+        assert!(!assisted.ended && assisted.in_files == 0, "{assisted:?}");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_any_more_is_refused_and_gets_no_readers() {
+        let data = Mapped::new(1);
+        let (mut help, places) = (Help::default(), data.places());
+        help.see(data.fault(1, 0), &places);
+
+        help.files.get_mut(&data.id).unwrap().refuse(&Error::Invalid("it is gone".to_owned()));
+        help.see(data.fault(2, 0), &places);
+
+        assert_eq!(help.readers.len(), 1);
+        let file = &help.by_file()[0];
+        assert_eq!((file.refused.as_deref(), file.faults), (Some("it is gone"), 2));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_no_processor_time_and_is_not_helped() {
+        assert_eq!(program_time(u32::MAX), None);
+        assert!(program_time(std::process::id()).is_some());
+        assert!(assist(u32::MAX, AssistOptions::default(), &AtomicBool::new(false)).is_err());
     }
 
     #[test]

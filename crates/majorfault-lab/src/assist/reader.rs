@@ -451,7 +451,7 @@ impl FileReader {
 mod tests {
     use super::*;
     use majorfault::files::Layout;
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
     use std::path::PathBuf;
     use std::rc::Rc;
 
@@ -470,6 +470,8 @@ mod tests {
     struct World {
         reader: FileReader,
         cached_below: Rc<Cell<Option<u64>>>,
+        /// Offset and length of every range that was asked about.
+        looked_at: Rc<RefCell<Vec<(u64, u64)>>>,
         _file: tempfile::NamedTempFile,
     }
 
@@ -483,9 +485,14 @@ mod tests {
             let reach = Reach { rows: 1024, budget, read_ahead: 128 * KIB };
             let cached_below = Rc::new(Cell::new(cached_below));
             let below = Rc::clone(&cached_below);
-            let cached = move |offset, length| Some(below.get()?.saturating_sub(offset).min(length).div_ceil(PAGE));
+            let looked_at: Rc<RefCell<Vec<(u64, u64)>>> = Rc::default();
+            let looks = Rc::clone(&looked_at);
+            let cached = move |offset, length| {
+                looks.borrow_mut().push((offset, length));
+                Some(below.get()?.saturating_sub(offset).min(length).div_ceil(PAGE))
+            };
             let reader = FileReader::told(target, learned, false, reach, Box::new(cached));
-            World { reader, cached_below, _file: file }
+            World { reader, cached_below, looked_at, _file: file }
         }
 
         /// Follows a wide stride after the rows 0 to 8, all of them cached.
@@ -827,6 +834,159 @@ mod tests {
 
         assert!(world.reader.tally.learned);
         assert!(most > 128 * KIB && most <= 256 * KIB, "{most}");
+    }
+
+    /// The ranges asked about while a fault at this offset is recorded.
+    fn looks_at(world: &mut World, offset: u64) -> Vec<(u64, u64)> {
+        world.looked_at.borrow_mut().clear();
+        world.faults([offset]);
+        world.looked_at.borrow().clone()
+    }
+
+    #[test]
+    fn what_lies_between_two_rows_is_looked_at_up_to_128_kib() {
+        assert_eq!(looks_at(&mut World::following(8 * MIB), 9 * WIDE), [(8 * WIDE + PAGE, 128 * KIB - PAGE)]);
+
+        let mut narrow = World::trying();
+        narrow.rows(NARROW, 65..66);
+        assert_eq!(looks_at(&mut narrow, 66 * NARROW), [(65 * NARROW + PAGE, 64 * KIB - PAGE)]);
+
+        let folio = 2 * MIB;
+        let mut folios = World::new(8 * MIB, Some(65 * folio));
+        folios.rows(folio, 0..66);
+        assert!(folios.is_trying());
+        assert_eq!(looks_at(&mut folios, 66 * folio), [(65 * folio + PAGE, 128 * KIB - PAGE)]);
+    }
+
+    #[test]
+    fn faults_show_the_accesses_where_more_than_half_of_the_last_eight_have_nothing_cached_around_them() {
+        let shows = |cached_rows: u64| {
+            let mut world = World::new(8 * MIB, Some(cached_rows * WIDE));
+            (0..9).for_each(|row| world.reader.note(row * WIDE));
+            world.looked_at.borrow_mut().clear();
+            let shows = world.reader.shows();
+            (shows, world.looked_at.borrow().clone())
+        };
+
+        let (shown, looked_at) = shows(4);
+        assert!(shown);
+        assert_eq!(looked_at, (1..9).map(|row| (row * WIDE + PAGE, 64 * KIB - PAGE)).collect::<Vec<_>>());
+        assert!(!shows(5).0, "half of them");
+    }
+
+    #[test]
+    fn a_range_is_a_hole_where_less_than_half_of_it_is_cached_and_it_is_in_the_file() {
+        let is_hole = |cached_below, offset| World::new(8 * MIB, cached_below).reader.is_hole(offset, 16 * PAGE);
+        let end = 1 << 40;
+
+        assert!(is_hole(Some(7 * PAGE), 0) && !is_hole(Some(8 * PAGE), 0));
+        assert!(is_hole(None, end - PAGE) && !is_hole(None, end), "nothing is told, and nothing is there");
+    }
+
+    #[test]
+    fn behind_the_last_row_of_the_file_nothing_is_uncached() {
+        let world = World::new(8 * MIB, NOTHING);
+        let end = 1 << 40;
+
+        assert_eq!(world.reader.end_of_cached(end - 2 * WIDE, WIDE), Some(end - WIDE));
+        assert_eq!(world.reader.end_of_cached(end - WIDE, WIDE), None);
+    }
+
+    #[test]
+    fn the_first_row_that_was_read_ahead_proves_nothing() {
+        let mut world = World::trying();
+        world.cached_below.set(NOTHING);
+
+        world.rows(NARROW, 65..69);
+        assert!(world.is_trying());
+        world.rows(NARROW, 69..70);
+        assert!(world.is_following());
+    }
+
+    #[test]
+    fn a_fault_beside_the_rows_or_a_second_one_at_the_same_row_is_no_proof() {
+        let mut world = World::trying();
+        world.rows(NARROW, 65..69);
+        world.faults([68 * NARROW + 2 * PAGE]);
+        assert!(world.is_trying());
+
+        let mut world = World::trying();
+        world.faults([65, 66, 66, 66, 66, 66].map(|row| row * NARROW));
+        assert!(world.is_trying());
+    }
+
+    #[test]
+    fn a_step_of_up_to_four_rows_is_a_proof() {
+        let follows = |rows: &[u64]| {
+            let mut world = World::trying();
+            world.faults(rows.iter().map(|row| row * NARROW));
+            world.is_following()
+        };
+
+        assert!(follows(&[65, 67, 69, 71, 73]));
+        assert!(follows(&[65, 66, 70, 71, 72]), "of four rows");
+        assert!(!follows(&[65, 66, 71, 72, 73]), "of five rows");
+        assert!(follows(&[65, 66, 71, 72, 73, 74]));
+    }
+
+    /// Judgements of 64 faults each that a stride survives after the kernel began to read what lies between, at this
+    /// read-ahead, where it was proven before or not.
+    fn survives(read_ahead: u64, is_proven: bool) -> u64 {
+        let mut world = World::new(8 * MIB, Some(9 * WIDE));
+        world.reader.reach.read_ahead = read_ahead;
+        world.rows(WIDE, 0..9);
+        if is_proven {
+            world.rows(WIDE, 9..73);
+        }
+        assert_eq!(world.reader.proved.is_some(), is_proven);
+        world.cached_below.set(ALL);
+        let mut next = if is_proven { 73 } else { 9 };
+        while world.is_following() {
+            world.rows(WIDE, next..next + 64);
+            next += 64;
+        }
+        (next - if is_proven { 73 } else { 9 }) / 64 - 1
+    }
+
+    #[test]
+    fn a_stride_survives_so_many_of_the_kernels_read_aheads_and_64_rows() {
+        // 64 rows are 16 MiB, from the first uncached row on, which is the next one.
+        assert_eq!(survives(128 * KIB, false), 1, "3 x 128 KiB more");
+        assert_eq!(survives(8 * MIB, false), 2, "3 x 8 MiB more");
+        // From the fault at which it was judged.
+        assert_eq!(survives(128 * KIB, true), 1, "16 x 128 KiB more");
+        assert_eq!(survives(2 * MIB, true), 2, "16 x 2 MiB more");
+    }
+
+    #[test]
+    fn the_grace_of_a_stride_ends_at_its_last_byte() {
+        let goes_on = |last: u64| {
+            let mut world = World::new(8 * MIB, Some(9 * WIDE));
+            world.reader.reach.read_ahead = 0;
+            world.rows(WIDE, 0..9);
+            world.cached_below.set(ALL);
+            world.rows(WIDE, 9..72);
+            world.rows(WIDE, last..last + 1);
+            world.is_following()
+        };
+
+        assert!(goes_on(72) && !goes_on(73), "64 rows from the ninth on");
+    }
+
+    #[test]
+    fn rows_that_are_left_out_do_not_make_it_start_again() {
+        let asked = |step: u64| {
+            let mut world = World::following(8 * MIB);
+            world.reader.pump(4, u64::MAX).unwrap();
+            for turn in 1..9 {
+                world.faults([(8 + turn * step) * WIDE]);
+                world.reader.pump(4, u64::MAX).unwrap();
+            }
+            world.reader.tally.asked
+        };
+
+        // Each look goes on where the last one ended, and reads four rows that nobody read.
+        assert_eq!((asked(1), asked(3)), (36, 36));
     }
 
     #[test]

@@ -181,6 +181,12 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_begins_with_a_dash_is_no_option() {
+        assert_eq!(words("[j]\nfilename=-x\n").unwrap(), ["./-x"]);
+        assert_eq!(words("[j]\ndirectory=dd\nfilename=-\n").unwrap(), ["dd/-"]);
+    }
+
+    #[test]
     fn places_that_would_be_others_than_those_of_fio_are_refused() {
         for (text, why) in [
             ("[j]\ndirectory=dd:ee\nfilename=f\n", "names 2 directories"),

@@ -3,6 +3,7 @@
 use super::{Place, former};
 use crate::record::Record;
 use majorfault::{Error, Result};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -86,9 +87,31 @@ fn unwritable(path: &Path, error: std::io::Error) -> Error {
 /// `$XDG_STATE_HOME/majorfault/runs`, by default below ~/.local/state; for users without a home, a directory of their own
 /// below the temporary one.
 pub(crate) fn state_dir() -> PathBuf {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    state_dir_by(|name| std::env::var_os(name))
+}
+
+fn state_dir_by(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || set("HOME").filter(|home| home.is_dir()).map(|home| home.join(".local/state"));
     let user = rustix::process::geteuid().as_raw();
     let homeless = || std::env::temp_dir().join(format!("majorfault-{user}"));
     set("XDG_STATE_HOME").or_else(home).unwrap_or_else(homeless).join("majorfault/runs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_kept_below_the_state_directory_then_the_home_then_a_directory_of_the_user() {
+        let dir = |state: &str, home: &str| {
+            state_dir_by(|name| Some(OsString::from(if name == "XDG_STATE_HOME" { state } else { home })))
+        };
+        let temporary = std::env::temp_dir().join(format!("majorfault-{}", rustix::process::geteuid().as_raw()));
+
+        assert_eq!(dir("/state", "/"), Path::new("/state/majorfault/runs"));
+        assert_eq!(dir("", "/"), Path::new("/.local/state/majorfault/runs"));
+        assert_eq!(dir("", "/no/such/home"), temporary.join("majorfault/runs"));
+        assert_eq!(state_dir_by(|_| None), temporary.join("majorfault/runs"));
+    }
 }

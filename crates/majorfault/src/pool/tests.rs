@@ -712,3 +712,34 @@ fn a_hint_leaves_pages_that_are_there_as_they_are() {
     assert_eq!(pool.metrics().misses, 2, "those beside it");
     assert_eq!(handle.pin(3).unwrap()[..], [0xee; PAGE]);
 }
+
+#[test]
+fn what_is_fetched_or_evicted_at_once_is_at_most_an_eighth_of_the_room() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let at_once = |pages| {
+        let pool = pool(&file, pages);
+        (pool.shared.chunk(), pool.shared.batch())
+    };
+
+    assert_eq!((at_once(16), at_once(32), at_once(64)), ((2, 2), (4, 4), (8, 8)));
+    // The batch that was asked for; and of a large pool no more than 4096 pages.
+    assert_eq!((at_once(80), at_once(8 * 5000)), ((10, 8), (4096, 8)));
+}
+
+#[test]
+fn an_update_sets_the_bytes_of_its_extents_and_no_others() {
+    use crate::access::MethodOptions;
+    let file = TestFile::on_disk(8 * PAGE);
+    let mut reader = Pool::options().direct(false).open_target(file.target(true)).unwrap().reader;
+    let extents = [(3 * PAGE + 100, PAGE), (6 * PAGE, PAGE), (7 * PAGE + 9, 1)]
+        .map(|(offset, length)| Extent { offset: offset as u64, length });
+
+    reader.update(&extents, &mut |index: usize, bytes: &mut [u8]| bytes.fill(index as u8 + 1)).unwrap();
+    reader.sync().unwrap();
+
+    let mut expected = file.content().to_vec();
+    expected[3 * PAGE + 100..4 * PAGE + 100].fill(1);
+    expected[6 * PAGE..7 * PAGE].fill(2);
+    expected[7 * PAGE + 9] = 3;
+    assert!(std::fs::read(file.path()).unwrap() == expected);
+}

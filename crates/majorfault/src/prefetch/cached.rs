@@ -96,6 +96,30 @@ mod tests {
     }
 
     #[test]
+    fn the_samples_of_a_group_are_spread_over_all_of_it() {
+        if let Err(missing) = CACHESTAT.met() {
+            eprintln!("SKIPPED the_samples_of_a_group_are_spread_over_all_of_it: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(32 * PAGE);
+        file.file().sync_all().unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::Random).unwrap();
+        fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+        let pages: Vec<Extent> = (0..32).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+        let is_left_out = |cached: &[usize]| {
+            for page in cached {
+                crate::sys::read::pread_exact(file.file(), &mut [0; PAGE], pages[*page].offset).unwrap();
+            }
+            let mut requests = pages.clone();
+            Cached::of(file.target(false)).leave_out(&mut requests);
+            requests.is_empty()
+        };
+
+        assert!(!is_left_out(&[31, 30, 29, 28, 24, 16]), "the last ones say nothing of the first");
+        assert!(is_left_out(&[8]), "the last, and three quarters, half and a quarter of the way to it");
+    }
+
+    #[test]
     fn a_group_is_kept_whole_where_its_last_is_not_cached_and_judged_one_by_one_where_asked() {
         if let Err(missing) = CACHESTAT.met() {
             eprintln!("SKIPPED a_group_is_kept_whole_where_its_last_is_not_cached: {missing}");

@@ -88,6 +88,21 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_wanted_before_half_a_window_was_used() {
+        let mut window = WindowPredictor::new(8192);
+        let mut wanted = Vec::new();
+
+        let ends: Vec<usize> = (0..9)
+            .map(|block| {
+                window.observe(Extent { offset: block * 1024, length: 1024 }, &mut wanted);
+                wanted.drain(..).map(|extent| extent.length).sum()
+            })
+            .collect();
+
+        assert_eq!(ends, [8192, 0, 0, 0, 4096, 0, 0, 0, 4096]);
+    }
+
+    #[test]
     fn the_same_block_again_wants_nothing_again() {
         let mut window = WindowPredictor::new(1 << 20);
         let mut wanted = Vec::new();

@@ -327,6 +327,28 @@ mod tests {
         assert!(remedy(100).starts_with("ask for the next 64 files"));
     }
 
+    #[test]
+    fn files_with_an_order_are_not_counted_among_those_without() {
+        let mut evidence = many(104, 10, 40_000_000, Pattern::Unknown);
+        evidence.files[99..].iter_mut().for_each(|file| file.order = Some(order(Pattern::Random)));
+
+        let found = only(&RULE, &evidence);
+
+        assert!(found.remedy.starts_with("keep many reads in flight"), "{}", found.remedy);
+        assert_eq!(found.scope, "104 files");
+    }
+
+    #[test]
+    fn a_file_with_a_thousandth_of_anothers_waits_is_not_among_those_waited_for() {
+        let beside = |waits| {
+            let mut evidence = many(2, 50_000, 2_000_000_000, Pattern::Random);
+            evidence.files[1].waits = waits;
+            only(&RULE, &evidence).subjects.len()
+        };
+
+        assert_eq!((beside(50), beside(51)), (1, 2));
+    }
+
     /// Seen with RocksDB: twelve equal findings for twelve files.
     #[test]
     fn twelve_files_are_one_finding_with_the_worst_file_first() {

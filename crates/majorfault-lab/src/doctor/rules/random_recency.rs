@@ -126,6 +126,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_waited_for_hot_pages_is_told_and_of_cold_ones_it_is_not_the_cause() {
+        let told = |pages| {
+            let mut evidence = planted();
+            evidence.files[0].touched_pages = pages;
+            let cases = look(&evidence);
+            (cases.len(), cases[0].is_cause, cases[0].waiting.is_some())
+        };
+
+        assert_eq!((told(333), told(334)), ((1, true, true), (1, false, false)));
+    }
+
+    #[test]
     fn fewer_than_100_pages_needed_again_each_second_are_no_pressure() {
         let again = |pages| {
             let mut evidence = planted();

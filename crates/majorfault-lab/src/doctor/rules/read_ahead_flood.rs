@@ -312,6 +312,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_nobody_waited_for_is_no_part_of_the_flood() {
+        let mut evidence = reading(200 << 20);
+        let alone = only(&RULE, &evidence);
+        let mut other = evidence.files[0].clone();
+        other.id.inode += 1;
+        (other.waits, other.touched_pages) = (0, 1 << 20);
+        evidence.files.push(other);
+
+        let found = only(&RULE, &evidence);
+
+        assert_eq!((found.what, found.scope), (alone.what, alone.scope));
+    }
+
+    #[test]
     fn fewer_than_64_waits_are_chance() {
         let mut evidence = reading(200 << 20);
         wait(&mut evidence, 63, 63);

@@ -324,7 +324,8 @@ mod tests {
         let mut evidence = again(5000);
         let mut other = evidence.files[0].clone();
         other.id.inode += 1;
-        (other.path, other.waits) = ("/data/other".to_owned(), 1001);
+        // More waits, and less time in them.
+        (other.path, other.waits, other.waited_ns) = ("/data/other".to_owned(), 1001, 2_499_999_999);
         evidence.files.push(other);
         evidence.faults.as_mut().unwrap().waiting_ns = vec![5_000_000_000];
 

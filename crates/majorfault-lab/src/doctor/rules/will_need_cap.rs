@@ -132,6 +132,16 @@ mod tests {
     }
 
     #[test]
+    fn it_is_about_the_file_that_was_asked_for() {
+        let evidence = asking(|_| ());
+
+        let found = only(&RULE, &evidence);
+
+        let names: Vec<&str> = found.subjects.iter().map(|subject| subject.name.as_str()).collect();
+        assert_eq!((names, found.file), (vec!["/data/table"], Some(evidence.files[0].id)));
+    }
+
+    #[test]
     fn the_remedy_names_the_call_that_was_made() {
         let remedy = |advice| only(&RULE, &asking(|asked| asked.advice = advice)).remedy;
 
