@@ -28,11 +28,19 @@ pub const ALL: &[Pattern] = &[
         work: |block, _| stride(block),
     },
     Pattern { name: "loop", summary: "ten passes over 45 % of the block: it fits", work: |block, _| small_loop(block) },
-    Pattern { name: "hot", summary: "updates, 95 % of them in 30 % of the block", work: hot },
-    Pattern { name: "zipf", summary: "updates of pages after Zipf's law (1.0)", work: zipf },
+    Pattern {
+        name: "hot",
+        summary: "updates, 95 % of them in 30 % of the block",
+        work: |block, draw| hot(block, draw),
+    },
+    Pattern { name: "zipf", summary: "updates of pages after Zipf's law (1.0)", work: |block, draw| zipf(block, draw) },
     Pattern { name: "randread", summary: "reads of random pages", work: |block, draw| random(block, draw, 0) },
     Pattern { name: "randrmw", summary: "updates of random pages", work: |block, draw| random(block, draw, 1) },
-    Pattern { name: "blocks", summary: "random blocks of 64 KiB read from begin to end", work: blocks },
+    Pattern {
+        name: "blocks",
+        summary: "random blocks of 64 KiB read from begin to end",
+        work: |block, draw| blocks(block, draw),
+    },
 ];
 
 /// Fills a block of so many bytes and uses it; prints a sum over what was read, and the seconds of both.
@@ -109,7 +117,7 @@ fn accesses(block: &[u64]) -> usize {
     pages(block) / 3
 }
 
-fn hot(block: &mut Vec<u64>, draw: &mut Pcg64Mcg) -> u64 {
+fn hot(block: &mut [u64], draw: &mut Pcg64Mcg) -> u64 {
     let (count, all) = (accesses(block) * 4, pages(block));
     for _ in 0..count {
         let number =
@@ -119,7 +127,7 @@ fn hot(block: &mut Vec<u64>, draw: &mut Pcg64Mcg) -> u64 {
     block[block.len() / 8]
 }
 
-fn zipf(block: &mut Vec<u64>, draw: &mut Pcg64Mcg) -> u64 {
+fn zipf(block: &mut [u64], draw: &mut Pcg64Mcg) -> u64 {
     let mut order: Vec<u32> = (0..pages(block) as u32).collect();
     order.shuffle(draw);
     let law = rand_distr::Zipf::new(order.len() as f64, 1.0).expect("a law for a number of pages");
@@ -143,7 +151,7 @@ fn random(block: &mut [u64], draw: &mut Pcg64Mcg, updated: usize) -> u64 {
     sum
 }
 
-fn blocks(block: &mut Vec<u64>, draw: &mut Pcg64Mcg) -> u64 {
+fn blocks(block: &mut [u64], draw: &mut Pcg64Mcg) -> u64 {
     let count = accesses(block) / 8;
     let all = pages(block) / 16;
     let turns = (0..count).map(|_| draw.random_range(0..all) * 16 * WORDS);

@@ -4,7 +4,7 @@
 
 use super::attention::Level;
 use majorfault::observe::Kernel;
-use majorfault::sys::samples::{PerfRecord, Ring, Sampled, Sampling, Threads};
+use majorfault::sys::samples::{PerfRecord, Ring, Sampled, Sampling, Stacks, Threads};
 use majorfault::{Missing, Nanos};
 use std::io;
 
@@ -54,7 +54,7 @@ impl ProgramFaults {
         let mut faults = ProgramFaults { all: Vec::new(), waits: Vec::new(), level: Level::Calm, batch: Vec::new() };
         for processor in processors() {
             let ring = |what, bytes| {
-                let event = Sampling::of(what, Threads::Running(pid), processor, kernel)?;
+                let event = Sampling::of(what, Threads::Running(pid), processor, kernel, Stacks::LeftOut)?;
                 event.switch(false)?;
                 Ring::new(event, bytes)
             };

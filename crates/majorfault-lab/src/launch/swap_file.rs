@@ -295,7 +295,7 @@ mod tests {
 
         let left = remove_noted(&["majorfault-run-1-1-1".to_owned()], dir.path());
 
-        assert_eq!(left.removed, [gone.clone()]);
+        assert_eq!(left.removed, std::slice::from_ref(&gone));
         assert_eq!(left.kept[0].0, needed);
         assert!(!gone.exists() && needed.exists());
         assert!(!gone.with_extension("json").exists() && needed.with_extension("json").exists());

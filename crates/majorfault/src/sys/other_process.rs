@@ -79,10 +79,9 @@ mod tests {
         assert!(other.wait_end(Duration::from_secs(60)));
 
         child.wait().unwrap();
-        assert_eq!(
-            other.advise(&[0x1000..0x2000], RemoteAdvice::WillNeed).unwrap_err().raw_os_error(),
-            Some(libc::ESRCH)
-        );
+        let ranges = std::slice::from_ref(&(0x1000..0x2000));
+        let refused = other.advise(ranges, RemoteAdvice::WillNeed).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Sinks {
     fn write(&self, totals: &NodeTotals) -> Result<()> {
         let text = totals.render()?;
         if let Some(textfile) = &self.textfile {
-            textfile.write(&plain(&text))?;
+            textfile.write(plain(&text))?;
         }
         if let Some(endpoint) = &self.endpoint {
             endpoint.publish(text);

@@ -132,7 +132,7 @@ impl Streams {
             return;
         }
         self.clock += 1;
-        if self.clock % PIECE as u64 == 0 {
+        if self.clock.is_multiple_of(PIECE as u64) {
             self.active = self.streams.iter().filter(|stream| stream.is_going_on(self.clock)).count().max(1) as i64;
         }
         if let Some(index) = self.meet(page as i64) {

@@ -111,7 +111,6 @@ struct Went {
     faults: u64,
     waits: u64,
     advised: Advised,
-    model: Model,
 }
 
 /// Runs the touches in a memory of `capacity` pages, after all pages below `size` were written once.
@@ -132,7 +131,7 @@ fn run(capacity: usize, size: u64, touches: &[u64], is_helped: bool) -> Went {
             assert!(streams.outstanding() <= capacity as u64 / 16);
         }
     }
-    Went { faults, waits, advised: streams.advised(), model }
+    Went { faults, waits, advised: streams.advised() }
 }
 
 fn straits(capacity: usize, model: &Model) -> Straits {
