@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(said[0], "memory: at most 128 MiB of 128 MiB, at most 130 MiB swapped out; 0.00 s");
         assert_eq!(
             said[1],
-            "read ahead of 3 streams: 100 MiB, 90 % used; paged out behind 50 MiB, of which 1 MiB came back too soon"
+            "read ahead of 3 streams: 100 MiB, 90 % used; paged out behind 50.0 MiB, of which 1.00 MiB came back too soon"
         );
         assert_eq!(said[2], "7 faults waited for the disk");
         assert_eq!(said[3], "with 128 MiB more memory (256 MiB) nothing would have been swapped out");

@@ -17,6 +17,9 @@ use std::process::{Command, Stdio};
 /// Where notes are kept: swap files are root's.
 const NOTES: &str = "/var/lib/majorfault/swap";
 
+/// The end of the name of the only setting that is changed.
+const ROTATIONAL: &str = "queue/rotational";
+
 /// How often the limit fits into a swap file whose size nobody named.
 const TIMES: u64 = 4;
 
@@ -57,6 +60,9 @@ pub struct SwapFile {
 #[derive(Debug, Serialize, Deserialize)]
 struct SwapNote {
     swap_file: PathBuf,
+    /// The setting of its disk that is 0 for the moment of swapon, and 1 otherwise.
+    #[serde(default)]
+    unrotated: Option<PathBuf>,
 }
 
 /// What was found of earlier runs.
@@ -85,20 +91,28 @@ impl SwapFile {
         let size = size(&dir, place.size, limit)?;
         // From here on whatever fails is taken back by dropping it.
         let swap = SwapFile { path: dir.join(format!("{name}.swap")), size, note: notes.join(format!("{name}.json")) };
-        swap.write_note(notes).map_err(|error| Error::io("note the swap file", &swap.note, error))?;
+        fs::create_dir_all(notes).map_err(|error| Error::io("make the state folder", notes, error))?;
+        swap.write_note(None)?;
         swap.fill()?;
         swap.prepare()?;
-        let rotating = Unrotated::of(&swap.path);
+        let rotating = rotating(&swap.path);
+        // Noted before it is changed, so that the next run sets it back where we are killed between.
+        swap.write_note(rotating.clone())?;
+        let unrotated = rotating.and_then(Unrotated::of);
         swap_on(&swap.path).map_err(|error| refused(&swap.path, &error))?;
-        drop(rotating);
+        drop(unrotated);
+        swap.write_note(None)?;
         Ok(swap)
     }
 
-    fn write_note(&self, notes: &Path) -> io::Result<()> {
-        fs::create_dir_all(notes)?;
-        let mut file = File::create(&self.note)?;
-        file.write_all(&serde_json::to_vec(&SwapNote { swap_file: self.path.clone() })?)?;
-        file.sync_all()
+    fn write_note(&self, unrotated: Option<PathBuf>) -> Result<()> {
+        let write = || -> io::Result<()> {
+            let note = SwapNote { swap_file: self.path.clone(), unrotated };
+            let mut file = File::create(&self.note)?;
+            file.write_all(&serde_json::to_vec(&note)?)?;
+            file.sync_all()
+        };
+        write().map_err(|error| Error::io("note the swap file", &self.note, error))
     }
 
     /// A file whose blocks are all there, as the kernel wants it.
@@ -159,11 +173,16 @@ impl Drop for SwapFile {
 struct Unrotated(PathBuf);
 
 impl Unrotated {
-    fn of(path: &Path) -> Option<Unrotated> {
-        let (setting, is_virtual) = rotation(path)?;
-        let says_so = fs::read_to_string(&setting).is_ok_and(|text| text.trim() == "1");
-        (is_virtual && says_so && fs::write(&setting, "0").is_ok()).then_some(Unrotated(setting))
+    fn of(setting: PathBuf) -> Option<Unrotated> {
+        fs::write(&setting, "0").is_ok().then_some(Unrotated(setting))
     }
+}
+
+/// The setting of the file's disk by which it rotates, where it is a virtual one.
+fn rotating(path: &Path) -> Option<PathBuf> {
+    let (setting, is_virtual) = rotation(path)?;
+    let says_so = fs::read_to_string(&setting).is_ok_and(|text| text.trim() == "1");
+    (is_virtual && says_so).then_some(setting)
 }
 
 impl Drop for Unrotated {
@@ -231,11 +250,10 @@ fn remove_noted(running: &[String], notes: &Path) -> LeftSwap {
             continue;
         };
         // Only what a run has made: a note cannot name another file.
-        let Some(path) =
-            noted(&note).filter(|path| path.file_name().is_some_and(|file| file == &*format!("{name}.swap")))
-        else {
-            continue;
-        };
+        let is_of_run = |note: &SwapNote| note.swap_file.file_name().is_some_and(|it| it == &*format!("{name}.swap"));
+        let Some(SwapNote { swap_file: path, unrotated }) = noted(&note).filter(is_of_run) else { continue };
+        // Dropping it sets it back.
+        drop(unrotated.filter(|setting| setting.ends_with(ROTATIONAL)).map(Unrotated));
         match running.iter().any(|other| other == name) {
             true => left.kept.push((path, "its program still runs".to_owned())),
             false => match take_out(&path, &note) {
@@ -247,8 +265,8 @@ fn remove_noted(running: &[String], notes: &Path) -> LeftSwap {
     left
 }
 
-fn noted(note: &Path) -> Option<PathBuf> {
-    serde_json::from_str::<SwapNote>(&fs::read_to_string(note).ok()?).ok().map(|note| note.swap_file)
+fn noted(note: &Path) -> Option<SwapNote> {
+    serde_json::from_str(&fs::read_to_string(note).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -282,7 +300,7 @@ mod tests {
         let files = ["majorfault-run-1-1-0", "majorfault-run-1-1-1"].map(|name| {
             let file = dir.path().join(format!("{name}.swap"));
             fs::write(&file, "x").unwrap();
-            let note = SwapNote { swap_file: file.clone() };
+            let note = SwapNote { swap_file: file.clone(), unrotated: None };
             fs::write(dir.path().join(format!("{name}.json")), serde_json::to_vec(&note).unwrap()).unwrap();
             file
         });
@@ -302,11 +320,27 @@ mod tests {
     }
 
     #[test]
+    fn a_setting_that_a_killed_run_left_changed_is_set_back_and_no_other_file_is_written() {
+        let (dir, files) = left_behind();
+        let settings = ["queue/rotational", "precious"].map(|name| dir.path().join(name));
+        fs::create_dir(dir.path().join("queue")).unwrap();
+        for (file, setting) in files.iter().zip(&settings) {
+            fs::write(setting, "0").unwrap();
+            let note = SwapNote { swap_file: file.clone(), unrotated: Some(setting.clone()) };
+            fs::write(file.with_extension("json"), serde_json::to_vec(&note).unwrap()).unwrap();
+        }
+
+        remove_noted(&[], dir.path());
+
+        assert_eq!(settings.map(|setting| fs::read_to_string(setting).unwrap()), ["1", "0"]);
+    }
+
+    #[test]
     fn a_note_of_another_file_removes_nothing() {
         let (dir, [gone, _]) = left_behind();
         let precious = dir.path().join("precious");
         fs::write(&precious, "x").unwrap();
-        let note = SwapNote { swap_file: precious.clone() };
+        let note = SwapNote { swap_file: precious.clone(), unrotated: None };
         fs::write(gone.with_extension("json"), serde_json::to_vec(&note).unwrap()).unwrap();
         fs::write(dir.path().join("majorfault-run-1-1-7.json"), "{").unwrap();
 
