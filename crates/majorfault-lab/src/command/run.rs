@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Run a program within less memory than it needs, and make swapping faster
 ///
-/// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Companion it, majorfault looks at page
+/// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Beside it, majorfault looks at page
 /// faults as soon as memory is short: pages that the program will need are read in ahead, those it has left behind are paged out. Programs
 /// that pass over their memory in an order finish much sooner than with swap alone; others are as fast as with swap alone. The program is
 /// not changed: nothing is preloaded, and advice cannot change a byte of its memory.
