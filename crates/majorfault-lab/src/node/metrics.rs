@@ -1,7 +1,7 @@
 //! What a machine's groups lost since the beginning, for Prometheus: one exporter for each node.
 //!
 //! Series are named by group (a container or unit), not by process, whose numbers would make new series all the time; files have series
-//! only where that is asked for. Groups are summed under `(others)` from [`MOST_GROUPS`] on.
+//! only where that is asked for. Groups are summed under `(others)` from 256 on.
 
 use super::group::label;
 use super::loss::Loss;
