@@ -11,6 +11,8 @@ pub fn document(outcome: &Assisted) -> Value {
         "ended": outcome.ended,
         "faults": outcome.faults,
         "faults_in_files": outcome.in_files,
+        "read_calls": outcome.reads,
+        "read_calls_unseen": outcome.no_reads.as_ref().map(ToString::to_string),
         "samples_lost": outcome.lost,
         "threads_unfollowed": outcome.unfollowed,
         "own_cpu_ns": outcome.own_time.as_nanos() as u64,
@@ -23,6 +25,7 @@ fn file(file: &AssistedFile) -> Value {
     json!({
         "path": file.path,
         "faults": file.faults,
+        "read_calls": file.reads,
         "waits": file.waits,
         "waited_ns": file.waited_ns,
         "threads": file.threads,

@@ -7,6 +7,9 @@
 //! and what lies between them is not cached, it is a stride. This must stay so while the stride is followed: where
 //! the kernel reads what lies between as well, reading ahead gains nothing.
 //!
+//! Reads by calls are all seen, cached or not, so a learning policy follows them as they are. Those that go on where the last one ended are left
+//! to the kernel's own read-ahead.
+//!
 //! The kernel tells what is cached only to the file's owner and to those who may write it (cachestat, Linux 6.5). For other files
 //! only strides that cannot be scans are followed.
 
@@ -93,6 +96,8 @@ pub struct FileReader {
     asked: Asked,
     rest: u64,
     next_rest: u64,
+    /// Where the last read by a call ended, and whether it went on after the one before.
+    read_on: (u64, bool),
     /// The stride that was followed over uncached gaps.
     pub proved: Option<u64>,
     /// What was done so far.
@@ -210,6 +215,7 @@ impl FileReader {
             asked: Asked::default(),
             rest: 0,
             next_rest: FIRST_REST,
+            read_on: (u64::MAX, false),
             proved: None,
             tally: ReadCounts::default(),
         }
@@ -246,6 +252,32 @@ impl FileReader {
         }
         // What the policy wanted before and was not read yet stays.
         if self.knows { Ok(false) } else { self.guess(address, page, known) }
+    }
+
+    /// Records a read by a call; returns whether something is to be read ahead because of it.
+    pub fn observe_read(&mut self, extent: Extent) -> bool {
+        let end = extent.offset.saturating_add(extent.length as u64);
+        for page in extent.offset / PAGE..end.div_ceil(PAGE) {
+            self.tally.used += u64::from(self.asked.touch(page));
+        }
+        // A part of the last page may have been read before.
+        let goes_on = extent.offset <= self.read_on.0 && end >= self.read_on.0;
+        self.read_on = (end, goes_on);
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
+        if self.asked.wasted > self.tally.used / 16 + WASTE_ALLOWED {
+            self.stop();
+            return false;
+        }
+        let wants = self.learned.observe(extent);
+        if goes_on && !self.knows {
+            self.learned.discard();
+            return false;
+        }
+        self.tally.learned |= wants;
+        wants
     }
 
     fn guess(&mut self, address: u64, page: u64, known: Option<u64>) -> Result<bool, Error> {
@@ -349,7 +381,7 @@ impl FileReader {
 
     /// Whether the next faults matter so much that they should be seen soon.
     pub fn is_alert(&self) -> bool {
-        !matches!(self.mode, Mode::Watching) || self.rows.is_near() || self.tally.learned && self.rest == 0
+        !matches!(self.mode, Mode::Watching) || self.rows.is_near() || self.tally.learned && self.rest == 0 && !self.read_on.1
     }
 
     /// Whether most of a range is uncached, as far as the kernel tells.

@@ -10,6 +10,9 @@ const MOST_FILES: usize = 8;
 /// Waits below which a file is not worth a line.
 const FEWEST_WAITS: u64 = 20;
 
+const NOTHING: &str =
+    "hardly any page fault waited in a file, and no read call had an order of its own, so there is nothing to help with";
+
 /// Writes the report.
 ///
 /// Errors: those of `out`.
@@ -17,15 +20,16 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
     let nanos = |length: std::time::Duration| Nanos(length.as_nanos() as u64);
     writeln!(
         out,
-        "assisted for {}: {} faults, {} in files; processor time: assistant {}, program {}",
+        "assisted for {}: {} faults, {} in files; {} read calls; processor time: assistant {}, program {}",
         nanos(outcome.length),
         outcome.faults,
         outcome.in_files,
+        outcome.reads,
         nanos(outcome.own_time),
         nanos(outcome.program_time)
     )?;
     if outcome.lost > 0 {
-        writeln!(out, "{} faults were lost (the rings were full)", outcome.lost)?;
+        writeln!(out, "{} faults and reads were lost (the rings were full)", outcome.lost)?;
     }
     if outcome.unfollowed > 0 {
         writeln!(out, "{} threads were not followed; raise ulimit -n", outcome.unfollowed)?;
@@ -37,10 +41,10 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", line(file))?;
     }
     if worth.is_empty() {
-        writeln!(
-            out,
-            "hardly any page fault waited in a file, so there is nothing to help with (read calls are not seen)"
-        )?;
+        writeln!(out, "{NOTHING}")?;
+    }
+    if let Some(missing) = &outcome.no_reads {
+        writeln!(out, "read calls were not seen: {missing}")?;
     }
     if worth.len() > MOST_FILES {
         writeln!(out, "and {} more files (--json has all)", worth.len() - MOST_FILES)?;
@@ -49,7 +53,7 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn line(file: &AssistedFile) -> String {
-    let AssistedFile { path, faults, waits, waited_ns, threads, tally, refused } = file;
+    let AssistedFile { path, faults, reads, waits, waited_ns, threads, tally, refused } = file;
     let bytes = |pages: u64| Bytes(pages * PAGE).rounded();
     let what = match (tally.stride, tally.asked, refused) {
         (_, _, Some(why)) => format!("not helped: {why}"),
@@ -58,7 +62,8 @@ fn line(file: &AssistedFile) -> String {
         _ if tally.learned => "order learned or from the trace".to_owned(),
         _ => "a stride was tried and disproved".to_owned(),
     };
-    let mut line = format!("{path}: {what}; {faults} faults of {threads} threads");
+    let calls = if *reads > 0 { format!(" and {reads} read calls") } else { String::new() };
+    let mut line = format!("{path}: {what}; {faults} faults{calls} of {threads} threads");
     if tally.asked > 0 {
         line += &format!("; read ahead {}, {} of it used", bytes(tally.asked), bytes(tally.used));
     }
@@ -97,8 +102,7 @@ mod tests {
 
     #[test]
     fn a_file_with_20_waits_or_something_read_has_a_line() {
-        let nothing =
-            "hardly any page fault waited in a file, so there is nothing to help with (read calls are not seen)";
+        let nothing = NOTHING;
 
         assert!(said(vec![file(19, ReadCounts::default())]).contains(nothing));
         assert!(!said(vec![file(20, ReadCounts::default())]).contains(nothing));
@@ -159,7 +163,7 @@ mod tests {
 
         let mut out = Vec::new();
         print(&Assisted { lost: 1, ..Assisted::default() }, &mut out).unwrap();
-        assert!(String::from_utf8(out).unwrap().contains("\n1 faults were lost"));
+        assert!(String::from_utf8(out).unwrap().contains("\n1 faults and reads were lost"));
         assert!(
             text.contains("3 faults were lost (the rings were full)\n4 threads were not followed; raise ulimit -n\n")
         );

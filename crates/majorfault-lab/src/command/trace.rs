@@ -9,11 +9,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Record the places in mapped files that a program accesses, in order
+/// Record the places in files that a program accesses, in order
 ///
 /// `majorfault compare --trace` replays the trace with any access method, and `majorfault assist --trace` reads ahead by
-/// it. A trace records page faults, not accesses: pages that the kernel maps together (64 KiB, or a huge folio) are
-/// recorded once.
+/// it. Of mapped files a trace records page faults, not accesses: pages that the kernel maps together (64 KiB, or a huge folio) are
+/// recorded once. Reads by calls are recorded where tracefs is readable (root; Linux 6.12), unless they go past the page cache.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -82,15 +82,17 @@ fn tell(recorded: &Recorded, output: &Path) -> Result<()> {
 
 /// What is known to be missing, a sentence each.
 fn losses(recorded: &Recorded) -> Vec<String> {
-    let Recorded { lost, unfollowed, refused, left, .. } = recorded;
+    let Recorded { lost, unfollowed, refused, left, unnamed, no_reads, .. } = recorded;
+    let reads = no_reads.as_ref().map(|missing| format!("only page faults are recorded, not read calls: {missing}"));
     let all = [
         (
             *lost > 0,
-            format!("{lost} faults were lost (the rings were full, or their process was gone): the trace has gaps"),
+            format!("{lost} faults and reads were lost (the rings were full, or their process was gone): the trace has gaps"),
         ),
         (*unfollowed > 0, format!("{unfollowed} threads were not followed: too few descriptors (ulimit -n)")),
         (*refused > 0, format!("{refused} processes were not followed: they belong to another user")),
         (*left > 0, format!("{left} processes that the program started run on, and are no longer recorded")),
+        (*unnamed > 0, format!("{unnamed} read calls are left out: their files were closed before they could be named")),
     ];
-    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, loss)| loss).collect()
+    all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, loss)| loss).chain(reads).collect()
 }

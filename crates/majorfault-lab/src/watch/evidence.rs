@@ -31,6 +31,8 @@ pub struct Evidence {
     pub advice: Option<AdviceSeen>,
     /// The regular files it has mapped, most faults first.
     pub files: Vec<MappedFile>,
+    /// The files that calls read through the page cache, most reads first; empty as well where that is not seen.
+    pub reads: Vec<ReadFile>,
     /// The files that it has open.
     pub descriptors: Vec<Descriptor>,
     /// Counters by name: their growth, or their level.
@@ -250,6 +252,31 @@ pub struct MappedFile {
     pub advised: Option<&'static str>,
     /// Calls of MADV_POPULATE_READ and MADV_POPULATE_WRITE seen for mappings of it.
     pub populate_calls: u64,
+}
+
+/// A file that calls read.
+#[derive(Clone, Debug, Default)]
+pub struct ReadFile {
+    /// The file's identity.
+    pub id: FileId,
+    /// Its path; empty where it was closed before anybody could look.
+    pub path: String,
+    /// Size in bytes, where it could be read.
+    pub size_bytes: Option<u64>,
+    /// Bytes of it in the page cache at the end.
+    pub cached_bytes: Option<u64>,
+    /// Read calls.
+    pub calls: u64,
+    /// Bytes that they asked for, in whole pages.
+    pub bytes: u64,
+    /// Different pages that they began at.
+    pub begun_pages: u64,
+    /// The order of the calls.
+    pub order: Option<Recognised>,
+    /// The latest of them.
+    pub latest: Vec<Access>,
+    /// All by time and offset.
+    pub grid: Option<Grid>,
 }
 
 /// One mapping of a file.

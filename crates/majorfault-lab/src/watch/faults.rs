@@ -1,10 +1,10 @@
-//! The page faults of a process and of the processes it starts, with the files that they are in.
+//! The page faults of a process and of the processes it starts, and their reads by calls, with the files that they are in.
 
 use super::has_ended;
 use super::target::{Following, WatchTarget};
 use majorfault::observe::places::{FileId, Place, Places};
-use majorfault::observe::sampler::{Sampler, Seen};
-use majorfault::{Nanos, Result};
+use majorfault::observe::sampler::{ReadCall, Sampler, Seen};
+use majorfault::{Extent, Missing, Nanos, Result};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -30,9 +30,24 @@ pub struct FileFault {
     pub address: u64,
 }
 
+/// A read of a file by a call.
+#[derive(Clone, Copy, Debug)]
+pub struct FileRead {
+    /// The process.
+    pub process: u32,
+    /// The thread.
+    pub thread: u32,
+    /// The file.
+    pub file: FileId,
+    /// What was read, in whole pages.
+    pub extent: Extent,
+}
+
 /// An event.
 #[derive(Clone, Copy, Debug)]
 pub enum Happened {
+    /// A call read a part of a file.
+    Read(FileRead),
     /// A fault in a file began.
     Fault(FileFault),
     /// A fault in a file has waited.
@@ -82,6 +97,7 @@ impl Faults {
                     see(Happened::Waited(file, waited), places);
                 }
             }
+            Seen::Read(call) if is_ours(call.process) => see(Happened::Read(FileRead::of(call)), places),
             Seen::Mapped(mapped) => {
                 if let Some(places) = places.get_mut(&mapped.process) {
                     places.note(mapped);
@@ -136,6 +152,16 @@ impl Faults {
         self.sampler.lost() + self.unplaced
     }
 
+    /// Goes on seeing reads by calls, or leaves them out for a while.
+    pub fn switch_reads(&mut self, on: bool) {
+        self.sampler.switch_reads(on);
+    }
+
+    /// Why reads by calls are not seen; none where they are.
+    pub fn lacks_reads(&self) -> Option<&Missing> {
+        self.sampler.lacks_reads()
+    }
+
     /// Threads that could not be followed.
     pub fn unfollowed(&self) -> usize {
         self.sampler.unfollowed()
@@ -144,6 +170,17 @@ impl Faults {
     /// Processes of the tree that could not be followed.
     pub fn refused(&self) -> usize {
         self.refused
+    }
+}
+
+impl FileRead {
+    /// The range of the pages.
+    fn of(call: ReadCall) -> FileRead {
+        let ReadCall { process, thread, device, inode, pages: (first, last), .. } = call;
+        let page = rustix::param::page_size() as u64;
+        let length = last.saturating_sub(first).saturating_add(1).saturating_mul(page) as usize;
+        let extent = Extent { offset: first.saturating_mul(page), length };
+        FileRead { process, thread, file: FileId { device, inode }, extent }
     }
 }
 

@@ -134,6 +134,22 @@ pub fn open_descriptor(pid: u32, number: i32) -> Option<(String, FileId, File)> 
     Some((path, FileId { device, inode: meta.ino() }, file))
 }
 
+/// The regular file that process `pid` has open and that is this one, with its path, if we may read it. It may be closed again by the time
+/// that somebody asks. Costs a stat(2) for each descriptor.
+pub fn open_by_id(pid: u32, id: FileId) -> Option<(String, File)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let link = entries.flatten().map(|entry| entry.path()).find(|link| fs::metadata(link).is_ok_and(|it| is(&it, id)))?;
+    let path = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
+    regular(&link).map(|file| (path, file))
+}
+
+/// Whether the metadata is that of a file as the kernel knows it; on btrfs stat(2) shows another device, with major number 0 as well.
+fn is(meta: &fs::Metadata, id: FileId) -> bool {
+    let major = rustix::fs::major(meta.dev());
+    let is_on = (major, rustix::fs::minor(meta.dev())) == id.device || major == 0 && id.device.0 == 0;
+    meta.is_file() && meta.ino() == id.inode && is_on
+}
+
 /// The regular files that process `pid` has open; at most `most` of them.
 pub fn descriptors(pid: u32, most: usize) -> Vec<Descriptor> {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };

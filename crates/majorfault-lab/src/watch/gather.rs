@@ -168,9 +168,10 @@ impl Watcher {
         let (most_counted, since) = (self.most_counted, self.since);
         let mut crowd = Crowd { rounds: HashMap::new(), options, most_counted, since };
         let gap = self.sampler.as_ref().err();
+        let lacks_reads = self.sampler.as_ref().ok().and_then(Sampler::lacks_reads);
         for (pid, places) in std::mem::take(&mut self.places) {
             let round = match crowd.rounds.len() < self.most_counted || self.pid == Some(pid) {
-                true => Round::new(pid, places, gap, options, self.since),
+                true => Round::new(pid, places, gap, options, self.since).lacking_reads(lacks_reads),
                 false => Round::of_new(pid, places, options, self.since),
             };
             crowd.rounds.insert(pid, round);
@@ -293,6 +294,7 @@ impl Crowd {
         let process = match &seen {
             Seen::Fault { process, .. } | Seen::Waited { process, .. } | Seen::Executed { process, .. } => *process,
             Seen::Mapped(mapped) => mapped.process,
+            Seen::Read(call) => call.process,
             Seen::Forked { process, parent, at } => {
                 self.fork(*process, (*parent, *at), only);
                 *parent

@@ -9,6 +9,7 @@ pub mod gather;
 pub mod grid;
 pub mod members;
 pub mod order;
+mod reads;
 pub mod recording;
 mod round;
 #[cfg(test)]

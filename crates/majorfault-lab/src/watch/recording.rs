@@ -1,12 +1,13 @@
-//! Recording the faults of a process as a trace.
+//! Recording the faults of a process, and its reads by calls, as a trace.
 
-use super::faults::{Faults, FileFault, Happened};
+use super::faults::{Faults, FileFault, FileRead, Happened};
 use super::files;
 use super::target::WatchTarget;
 use majorfault::observe::places::{FileId, Places};
 use majorfault::trace::{Run, Writer};
-use majorfault::{Extent, Result};
+use majorfault::{Extent, Missing, Result};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -46,6 +47,10 @@ pub struct Recorded {
     pub refused: usize,
     /// Processes that the program has started and that ran on when it ended.
     pub left: usize,
+    /// Reads by calls of files that were closed, or gone, before they could be named.
+    pub unnamed: u64,
+    /// Why reads by calls were not seen.
+    pub no_reads: Option<Missing>,
     /// Whether the trace is full and recording ended there.
     pub is_full: bool,
     /// By file, those with the most accesses first.
@@ -70,8 +75,7 @@ pub struct RecordedFile {
 /// Errors: as [`Faults::of`]; Io (the trace cannot be written).
 pub fn record(target: WatchTarget, path: &Path, options: RecordingOptions, stop: &AtomicBool) -> Result<Recorded> {
     let mut faults = Faults::of(target)?;
-    let mut tape =
-        Tape { writer: Writer::create(path)?, files: HashMap::new(), runs: HashMap::new(), code: options.code };
+    let mut tape = Tape::new(Writer::create(path)?, options.code);
     let began = Instant::now();
     let mut recorded = Recorded::default();
     while !stop.load(Ordering::Relaxed) && options.length.is_none_or(|length| began.elapsed() < length) {
@@ -90,6 +94,8 @@ pub fn record(target: WatchTarget, path: &Path, options: RecordingOptions, stop:
     recorded.unfollowed = faults.unfollowed();
     recorded.refused = faults.refused();
     recorded.left = faults.left();
+    recorded.no_reads = faults.lacks_reads().cloned();
+    recorded.unnamed = tape.unnamed;
     recorded.files = tape.finish(recorded.lost)?;
     Ok(recorded)
 }
@@ -101,17 +107,44 @@ struct Tape {
     /// The run that each thread is making in each file.
     runs: HashMap<(u32, FileId), Run>,
     code: bool,
+    unnamed: u64,
 }
 
 impl Tape {
+    fn new(writer: Writer, code: bool) -> Tape {
+        Tape { writer, files: HashMap::new(), runs: HashMap::new(), code, unnamed: 0 }
+    }
+
     fn take(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
-        let Happened::Fault(fault) = happened else { return };
-        let FileFault { thread, file, offset, .. } = fault;
-        let (writer, code) = (&mut self.writer, self.code);
-        let entry = self.files.entry(file).or_insert_with(|| known(writer, &fault, places, code));
-        let Some((number, known)) = entry else { return };
+        match happened {
+            Happened::Fault(fault) => {
+                let FileFault { thread, file, offset, .. } = fault;
+                let (writer, code) = (&mut self.writer, self.code);
+                self.files.entry(file).or_insert_with(|| mapped(writer, &fault, places, code));
+                self.add(thread, file, Extent { offset: offset / PAGE * PAGE, length: PAGE as usize });
+            }
+            Happened::Read(FileRead { process, thread, file, extent }) => {
+                if let Entry::Vacant(new) = self.files.entry(file) {
+                    match files::open_by_id(process, file) {
+                        Some(opened) => drop(new.insert(opened_by(&mut self.writer, opened, self.code))),
+                        None => self.unnamed += 1,
+                    }
+                }
+                self.add(thread, file, extent);
+            }
+            Happened::Waited(..) => {}
+        }
+    }
+
+    fn add(&mut self, thread: u32, file: FileId, extent: Extent) {
+        let Some(Some((number, known))) = self.files.get_mut(&file) else { return };
+        // A read may reach beyond the end; a replay may not.
+        let length = known.bytes.div_ceil(PAGE).saturating_mul(PAGE).saturating_sub(extent.offset).min(extent.length as u64);
+        if length == 0 {
+            return;
+        }
+        let extent = Extent { length: length as usize, ..extent };
         known.accesses += 1;
-        let extent = Extent { offset: offset / PAGE * PAGE, length: PAGE as usize };
         let Some(run) = self.runs.get_mut(&(thread, file)) else {
             known.threads += 1;
             self.runs.insert((thread, file), Run::of(extent));
@@ -145,8 +178,18 @@ fn is_code(file: &File) -> bool {
     file.read_exact_at(&mut begin, 0).is_ok() && begin == *b"\x7fELF"
 }
 
-/// Names a file in the trace, unless it is left out.
-fn known(
+/// Names a file that is read by calls in the trace, unless it is left out.
+fn opened_by(writer: &mut Writer, (path, file): (String, File), code: bool) -> Option<(usize, RecordedFile)> {
+    if !code && is_code(&file) {
+        return None;
+    }
+    let bytes = file.metadata().map_or(0, |meta| meta.len());
+    let number = writer.file(Some(path.as_str()), bytes);
+    Some((number, RecordedFile { path, bytes, ..RecordedFile::default() }))
+}
+
+/// Names a mapped file in the trace, unless it is left out.
+fn mapped(
     writer: &mut Writer,
     fault: &FileFault,
     places: &HashMap<u32, Places>,

@@ -5,6 +5,7 @@ use super::details;
 use super::evidence::{Calls, Evidence, FaultCounts, FileMapping, Group, MappedFile, Process, Stack, Watched};
 use super::gather::WatchOptions;
 use super::grid::FaultTimeline;
+use super::reads::ReadTally;
 use super::stacks::StackTally;
 use super::status;
 use super::tally::{Tally, Track};
@@ -30,6 +31,9 @@ const MOST_DESCRIPTORS: usize = 256;
 
 /// Readings of cached bytes take at most a twentieth of the time: each costs more, the more is cached.
 const CACHE_SHARE: u32 = 20;
+
+/// Fewer read calls are no reason to miss their order.
+const FEWEST_READS: u64 = 100;
 
 /// What the sampler knows to have missed in a round.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +62,9 @@ pub struct Round {
     waiting: HashMap<u32, u64>,
     tallies: HashMap<FileId, Tally>,
     tracks: HashMap<FileId, Track>,
+    /// Files that calls read, and why that is not seen.
+    reads: ReadTally,
+    no_reads: Option<Missing>,
     /// None where nobody asked for them.
     stacks: Option<StackTally>,
     calls: [Option<Calls>; 2],
@@ -136,6 +143,8 @@ impl Round {
             waiting: HashMap::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),
+            reads: ReadTally::new(options.length),
+            no_reads: None,
             stacks: options.stacks.then(StackTally::default),
             calls: [None; 2],
             process: Process::default(),
@@ -148,6 +157,11 @@ impl Round {
             rest: 0.0,
             ended: false,
         }
+    }
+
+    /// The same where reads by calls are not seen.
+    pub fn lacking_reads(self, gap: Option<&Missing>) -> Round {
+        Round { no_reads: gap.cloned(), ..self }
     }
 
     /// Opens everything else that is watched of a process.
@@ -214,6 +228,10 @@ impl Round {
                 let count = if major { 1 } else { self.whole(weight) };
                 self.faults.major += u64::from(major);
                 self.wait(Access { thread, offset: address }, at, (waited, major), count);
+            }
+            Seen::Read(call) if call.process == self.pid => {
+                let (count, at_ns) = (self.whole(weight), self.moment(call.at));
+                self.reads.add(call, at_ns, count);
             }
             Seen::Mapped(mapped) if mapped.process == self.pid => {
                 self.faults.mapped += 1;
@@ -401,14 +419,19 @@ impl Round {
         let last_ns = self.moment(Nanos(self.since.0 + watched.as_nanos() as u64));
         self.timeline.cover(last_ns);
         self.tallies.values_mut().for_each(|tally| tally.grid.cover(last_ns));
+        self.reads.cover(last_ns);
         let files = self.mapped_files(&details);
         let advice = self.advice.take().map(AdviceWatch::into_evidence);
         let stacks = self.stacks_of_code();
+        let calls = status::grown(self.calls);
+        let is_worth_it = calls.is_some_and(|calls| calls.read_calls >= FEWEST_READS);
+        self.missing.extend(self.no_reads.take().filter(|_| is_worth_it));
         Evidence {
             watched,
             process: self.process.clone(),
-            calls: status::grown(self.calls),
+            calls,
             files,
+            reads: std::mem::take(&mut self.reads).into_files(),
             descriptors: self
                 .counters
                 .as_ref()

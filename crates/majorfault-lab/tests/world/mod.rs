@@ -210,11 +210,11 @@ impl World {
     }
 
     /// Waits until `condition` holds.
-    pub fn wait_for(&self, what: &str, condition: impl Fn() -> bool) {
+    pub fn wait_for(&self, what: &str, mut condition: impl FnMut() -> bool) {
         let began = Instant::now();
         while !condition() {
             assert!(began.elapsed() < PATIENCE, "waited in vain for {what}");
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

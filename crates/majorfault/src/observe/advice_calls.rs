@@ -10,7 +10,7 @@ use super::sampler::{is_refused, processors, reason, remedy, threads};
 use crate::needs::{Missing, Need, Probe};
 use crate::proc::tracefs::{self, Tracepoint};
 use crate::sys::perf::Kernel;
-use crate::sys::samples::{Ring, Sampling};
+use crate::sys::samples::{Ring, Sampling, Threads};
 use crate::sys::tracepoints::Hit;
 use crate::units::Nanos;
 use std::io;
@@ -137,7 +137,7 @@ impl AdviceCalls {
     fn follow(&mut self, threads: &[u32], processor: u32, kernel: Kernel) -> io::Result<()> {
         let mut own: Option<Ring> = None;
         for (thread, (_, point)) in threads.iter().flat_map(|thread| self.points.iter().map(move |it| (thread, it))) {
-            let event = match Sampling::of_tracepoint(point.id, *thread, processor, kernel) {
+            let event = match Sampling::of_tracepoint(point.id, Threads::Running(*thread), processor, kernel) {
                 Ok(event) => event,
                 // Threads end; a thread that ended is no reason not to follow the others.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => continue,
@@ -236,8 +236,9 @@ fn refused(pid: u32, error: &io::Error) -> Missing {
 fn probe() -> Probe {
     let points = points()?;
     let own = std::process::id();
-    let open =
-        |kernel| points.iter().try_for_each(|(_, point)| Sampling::of_tracepoint(point.id, own, 0, kernel).map(drop));
+    let own_thread = Threads::Running(own);
+    let point = |id, kernel| Sampling::of_tracepoint(id, own_thread, 0, kernel).map(drop);
+    let open = |kernel| points.iter().try_for_each(|(_, known)| point(known.id, kernel));
     open(Kernel::Counted).or_else(|_| open(Kernel::LeftOut)).map_err(|error| refused(own, &error))?;
     Ok("madvise, posix_fadvise and readahead can be seen".to_owned())
 }

@@ -8,6 +8,7 @@ mod advice_named;
 mod cache;
 mod cpu;
 mod faults;
+pub mod file_reads;
 pub mod hardware;
 mod io;
 mod memory;

@@ -7,12 +7,16 @@
 //! A program that is started for the watch is seen from its first instruction on: its events are opened on the thread that will
 //! start it, inherited by the new process and switched on by its exec. (A ring of one event for all processors would be enough for one
 //! thread, but the kernel allows no ring for inherited events except by processor.)
+//!
+//! What read calls take from the page cache is seen as well where that is permitted (see [`file_reads`](super::file_reads)).
 
+use super::file_reads::{self, ReadPoint, Stretches};
 use super::pacing::{Coverage, NextTurn, Pacing, WINDOW};
 use crate::needs::{Missing, Need, Probe};
 use crate::sys::clock::monotonic;
 use crate::sys::perf::Kernel;
 use crate::sys::samples::{PerfRecord, Ring, Sampled, Sampling, Threads};
+use crate::sys::tracepoints::Hit;
 use crate::units::Nanos;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -30,8 +34,14 @@ const STACK_RING: usize = 1 << 20;
 /// Bytes of the ring for ended faults and new mappings.
 const EVENT_RING: usize = 256 << 10;
 
+/// Bytes of the ring for reads by calls: 12 000 between two readings.
+const READ_RING: usize = 1 << 20;
+
+/// Bytes of a record in it.
+const HIT_BYTES: usize = 72;
+
 /// Kinds of events for each thread and processor.
-const KINDS: usize = 3;
+const KINDS: usize = 4;
 
 /// Listings of a process's threads until no new one is among them: threads start while others are being opened.
 const LISTINGS: usize = 5;
@@ -80,6 +90,8 @@ pub enum Seen {
         /// Whether it started a read.
         major: bool,
     },
+    /// A call reads pages of a file, from the page cache or through it; told once for each call, when its first page is there.
+    Read(ReadCall),
     /// The process mapped something.
     Mapped(Mapped),
     /// A process was forked (not a thread).
@@ -100,6 +112,23 @@ pub enum Seen {
         /// Its name from now on, cut to 15 bytes.
         name: String,
     },
+}
+
+/// A read by a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadCall {
+    /// The process.
+    pub process: u32,
+    /// The thread.
+    pub thread: u32,
+    /// When its first page was there, CLOCK_MONOTONIC.
+    pub at: Nanos,
+    /// Device of the file, major and minor number.
+    pub device: (u32, u32),
+    /// Inode of the file.
+    pub inode: u64,
+    /// The first page (of the size of the machine's pages) and the last one.
+    pub pages: (u64, u64),
 }
 
 /// A mapping that was made during the watch.
@@ -134,6 +163,11 @@ pub struct Sampler {
     /// Events other than those that own a ring: those of major faults, and those that pause.
     lasting: Vec<Sampling>,
     pausing: Vec<Sampling>,
+    /// Those of reads that own no ring; they pause with the faults, and by themselves.
+    reading: Vec<Sampling>,
+    reads: Result<ReadPoint, Missing>,
+    are_reads_on: bool,
+    stretches: Stretches,
     kernel: Kernel,
     stacks: Stacks,
     /// Threads that are followed, as far as they are known.
@@ -152,6 +186,7 @@ pub struct Sampler {
 struct Rings {
     faults: Ring,
     events: Ring,
+    reads: Option<Ring>,
 }
 
 /// Where the sampler is between sampling and pausing.
@@ -175,6 +210,7 @@ struct Pace {
 enum Origin {
     Faults,
     Events,
+    Reads,
 }
 
 impl Sampler {
@@ -240,6 +276,10 @@ impl Sampler {
             processors,
             lasting: Vec::new(),
             pausing: Vec::new(),
+            reading: Vec::new(),
+            reads: ReadPoint::find(),
+            are_reads_on: true,
+            stretches: Stretches::default(),
             kernel,
             stacks,
             followed: HashSet::new(),
@@ -276,7 +316,7 @@ impl Sampler {
     /// Whether the thread is followed now; it may have ended, or be beyond the limit.
     fn add_thread(&mut self, thread: u32) -> io::Result<bool> {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let open = self.lasting.len() + self.pausing.len() + 2 * self.rings.len();
+        let open = self.lasting.len() + self.pausing.len() + self.reading.len() + KINDS * self.rings.len();
         let needed = (open + KINDS * self.processors.len()) as u64;
         if needed > limit.saturating_sub(SPARE_DESCRIPTORS) && !self.followed.is_empty() {
             self.unfollowed.insert(thread);
@@ -308,9 +348,9 @@ impl Sampler {
             match rings {
                 None => {
                     let room = if self.stacks == Stacks::Recorded { STACK_RING } else { FAULT_RING };
-                    let made = Rings { faults: Ring::new(faults, room)?, events: Ring::new(major, EVENT_RING)? };
-                    minor.write_into(&made.events)?;
-                    *rings = Some(made);
+                    let (faults, events) = (Ring::new(faults, room)?, Ring::new(major, EVENT_RING)?);
+                    minor.write_into(&events)?;
+                    *rings = Some(Rings { faults, events, reads: None });
                 }
                 Some(rings) => {
                     faults.write_into(&rings.faults)?;
@@ -322,7 +362,56 @@ impl Sampler {
             }
             self.pausing.push(minor);
         }
+        self.follow_reads(threads, is_paused);
         Ok(())
+    }
+
+    /// Opens the reads of these threads, where that is permitted: without them all else is seen.
+    fn follow_reads(&mut self, threads: Threads, is_paused: bool) {
+        let Ok(point) = &self.reads else { return };
+        let mut open = |processor: u32, rings: &mut Rings| -> io::Result<()> {
+            let event = point.sample(threads, processor)?;
+            if is_paused || !self.are_reads_on {
+                event.switch(false)?;
+            }
+            match &rings.reads {
+                None => rings.reads = Some(Ring::new(event, READ_RING)?),
+                Some(ring) => {
+                    event.write_into(ring)?;
+                    self.reading.push(event);
+                }
+            }
+            Ok(())
+        };
+        let each = self.processors.iter().zip(self.rings.iter_mut().flatten());
+        let opened = each.map(|(processor, rings)| open(*processor, rings)).collect::<io::Result<Vec<()>>>();
+        // A thread may end meanwhile.
+        if let Err(error) = opened
+            && error.raw_os_error() != Some(libc::ESRCH)
+        {
+            self.reads = Err(file_reads::refused(&error));
+        }
+    }
+
+    /// Why reads by calls are not seen, or not of all threads; none where they are.
+    pub fn lacks_reads(&self) -> Option<&Missing> {
+        self.reads.as_ref().err()
+    }
+
+    /// Goes on seeing reads by calls, or leaves them out for a while: of a program that reads a million times each second from the page cache,
+    /// each read takes a third longer meanwhile.
+    pub fn switch_reads(&mut self, on: bool) {
+        self.are_reads_on = on;
+        let is_paused = self.pace.as_ref().is_some_and(|pace| pace.until.is_some());
+        self.switch_reading(on && !is_paused);
+    }
+
+    fn switch_reading(&self, on: bool) {
+        let owners = self.rings.iter().flatten().filter_map(|rings| Some(rings.reads.as_ref()?.event()));
+        for event in owners.chain(&self.reading) {
+            // An event of a thread that has ended cannot be switched, and need not be.
+            let _ = event.switch(on);
+        }
     }
 
     /// From now on samples only as much as costs at most `share` of a processor's time (see [`pacing`](super::pacing)). Major faults are
@@ -360,8 +449,10 @@ impl Sampler {
         self.switch(true);
         let now = monotonic();
         if fresh.is_some() {
-            self.batch
-                .retain(|(_, _, record)| !matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. }));
+            let is_sampled = |record: &PerfRecord| {
+                matches!(record, PerfRecord::Fault { .. } | PerfRecord::MinorEnded { .. } | PerfRecord::Read { .. })
+            };
+            self.batch.retain(|(_, _, record)| !is_sampled(record));
         }
         if let Some(pace) = &mut self.pace {
             pace.pause = if fresh.is_some() { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
@@ -432,9 +523,9 @@ impl Sampler {
                     faults += 1;
                     see(seen, weight);
                 }
-                Some(seen @ Seen::Waited { major: false, .. }) if is_sampled(at) => see(seen, weight),
+                Some(seen @ (Seen::Waited { major: false, .. } | Seen::Read(_))) if is_sampled(at) => see(seen, weight),
                 // Between two windows they come from programs that were just started.
-                None | Some(Seen::Fault { .. } | Seen::Waited { major: false, .. }) => {}
+                None | Some(Seen::Fault { .. } | Seen::Waited { major: false, .. } | Seen::Read(_)) => {}
                 Some(seen) => see(seen, 1.0),
             }
         }
@@ -484,6 +575,7 @@ impl Sampler {
             // An event of a thread that has ended cannot be switched, and need not be.
             let _ = event.switch(on);
         }
+        self.switch_reading(on && self.are_reads_on);
         Nanos(monotonic().0.saturating_sub(began.0))
     }
 
@@ -491,8 +583,8 @@ impl Sampler {
     fn collect(&mut self) -> u64 {
         self.fullest = 0.0;
         let mut busiest = 0;
-        for Rings { faults, events } in self.rings.iter_mut().flatten() {
-            let before = self.batch.len();
+        for Rings { faults, events, reads } in self.rings.iter_mut().flatten() {
+            let (before, mut sampled) = (self.batch.len(), 0);
             for (ring, origin) in [(faults, Origin::Faults), (events, Origin::Events)] {
                 let (batch, lost, followed) = (&mut self.batch, &mut self.lost, &mut self.followed);
                 let bytes = ring.drain(|record| match record {
@@ -505,13 +597,24 @@ impl Sampler {
                     PerfRecord::Fault { at, .. }
                     | PerfRecord::MinorEnded { at, .. }
                     | PerfRecord::Executed { at, .. }
+                    | PerfRecord::Read { at, .. }
                     | PerfRecord::Mapped { at, .. } => batch.push((at, origin, record)),
                 });
                 self.fullest = self.fullest.max(bytes as f64 / ring.size() as f64);
                 if origin == Origin::Faults {
-                    busiest = busiest.max((self.batch.len() - before) as u64);
+                    sampled = (self.batch.len() - before) as u64;
                 }
             }
+            if let (Some(ring), Ok(point)) = (reads, &self.reads) {
+                let before = self.batch.len();
+                let batch = &mut self.batch;
+                let begun = |hit: Hit<'_>| Some((hit.at, Origin::Reads, point.record(&hit)?));
+                self.lost += ring.drain_hits(|hit| batch.extend(begun(hit)));
+                let hits = self.batch.len() - before;
+                self.fullest = self.fullest.max((hits * HIT_BYTES) as f64 / ring.size() as f64);
+                sampled += hits as u64;
+            }
+            busiest = busiest.max(sampled);
         }
         busiest
     }
@@ -530,6 +633,10 @@ impl Sampler {
                 let waited = self.since_begin(thread, address, at).filter(|waited| *waited >= WAIT)?;
                 Some(Seen::Waited { process, thread, at, address, waited: Some(waited), major: false })
             }
+            (PerfRecord::Read { process, thread, at, device, inode, pages }, _) => self
+                .stretches
+                .begins(thread, device, inode, pages)
+                .then_some(Seen::Read(ReadCall { process, thread, at, device, inode, pages })),
             (PerfRecord::Mapped { process, at, address, length, offset, device, inode, path }, _) => {
                 Some(Seen::Mapped(Mapped { process, at, address, length, offset, device, inode, path }))
             }
@@ -551,7 +658,8 @@ impl Sampler {
     /// Records lost so far because they did not fit into the rings. Asks the kernel for each event, so not all the time.
     pub fn lost(&self) -> u64 {
         let owners = self.rings.iter().flatten().flat_map(|rings| [rings.faults.event(), rings.events.event()]);
-        let all = owners.chain(&self.lasting).chain(&self.pausing);
+        let of_reads = self.rings.iter().flatten().filter_map(|rings| Some(rings.reads.as_ref()?.event()));
+        let all = owners.chain(of_reads).chain(&self.lasting).chain(&self.pausing).chain(&self.reading);
         // A record of a loss comes with the next record that fits: after the last one nobody says so.
         all.map(Sampling::lost).sum::<Option<u64>>().unwrap_or(0).max(self.lost)
     }
@@ -725,6 +833,38 @@ mod tests {
         assert_eq!(who, thread);
         assert!(waited.0 > 0 && waited < Nanos::secs(10));
         assert!(mapped.iter().any(|new| file.path().to_str() == Some(&new.path)), "{mapped:?}");
+    }
+
+    #[test]
+    fn reads_by_calls_are_seen_once_each_in_their_order_and_left_out_while_switched_off() {
+        use std::os::unix::fs::{FileExt, MetadataExt};
+        let test = "reads_by_calls_are_seen_once_each_in_their_order_and_left_out_while_switched_off";
+        if skipped(test) {
+            return;
+        }
+        if let Err(missing) = file_reads::FILE_READS.met() {
+            return eprintln!("SKIPPED {test}: {missing}");
+        }
+        let file = TestFile::on_disk(1024 * PAGE);
+        let inode = file.file().metadata().unwrap().ino();
+        let mut sampler = Sampler::open(std::process::id()).unwrap();
+        let mut bytes = vec![0; 600 * PAGE];
+        let mut read = |page: usize, pages: usize| {
+            file.file().read_exact_at(&mut bytes[..pages * PAGE], (page * PAGE) as u64).unwrap();
+        };
+        [(700, 1), (3, 600), (3, 600), (40, 2)].into_iter().for_each(|(page, pages)| read(page, pages));
+        sampler.switch_reads(false);
+        read(8, 1);
+        sampler.switch_reads(true);
+        read(9, 1);
+        let mut seen = Vec::new();
+        sampler.read(|event| match event {
+            Seen::Read(call) if call.inode == inode => seen.push(call.pages),
+            _ => {}
+        });
+
+        assert_eq!(seen, [(700, 700), (3, 602), (3, 602), (40, 41), (9, 9)]);
+        assert_eq!((sampler.lost(), sampler.lacks_reads()), (0, None));
     }
 
     #[test]

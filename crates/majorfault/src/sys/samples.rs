@@ -171,6 +171,21 @@ pub enum PerfRecord {
         /// Time, CLOCK_MONOTONIC.
         at: Nanos,
     },
+    /// A call read pages of a file through the page cache, or went on to read.
+    Read {
+        /// The process.
+        process: u32,
+        /// The thread.
+        thread: u32,
+        /// Time, CLOCK_MONOTONIC.
+        at: Nanos,
+        /// Device of the file, major and minor number.
+        device: (u32, u32),
+        /// Inode of the file.
+        inode: u64,
+        /// The first page that is still to be read, and the last one.
+        pages: (u64, u64),
+    },
     /// So many records were lost because they did not fit.
     Lost(u64),
 }
@@ -201,6 +216,12 @@ impl Sampling {
             attr.sample_type |= SAMPLE_STACK;
             attr.flags |= EXCLUDE_CALLCHAIN_KERNEL;
         }
+        Sampling::open(attr, threads, cpu)
+    }
+
+    /// Opens an event of these threads on one processor, which tells what it lost where the kernel can.
+    pub(super) fn open(mut attr: Attr, threads: Threads, cpu: u32) -> io::Result<Sampling> {
+        attr.read_format = FORMAT_LOST;
         let thread = match threads {
             Threads::Running(thread) => thread,
             Threads::Started => {
@@ -258,7 +279,6 @@ fn attributes(what: Sampled, kernel: Kernel) -> Attr {
         config,
         sample_period: 1,
         sample_type: SAMPLE_FIELDS | fields,
-        read_format: FORMAT_LOST,
         flags: INHERIT | EXCLUDE_HYPERVISOR | WATERMARK | SAMPLE_ID_ALL | USE_CLOCKID | exclude | also,
         wakeup_events: u32::MAX, // as a watermark: never
         clock_id: libc::CLOCK_MONOTONIC,

@@ -1,7 +1,7 @@
 //! Hits of tracepoints as samples with their fields, in the rings of `samples`.
 
-use super::perf::{self, ATTR_SIZE_VER5, Attr, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL, INHERIT, Kernel};
-use super::samples::{LOST, Ring, SAMPLE, Sampling, USE_CLOCKID, WATERMARK};
+use super::perf::{ATTR_SIZE_VER5, Attr, EXCLUDE_HYPERVISOR, EXCLUDE_KERNEL, INHERIT, Kernel};
+use super::samples::{LOST, Ring, SAMPLE, Sampling, Threads, USE_CLOCKID, WATERMARK};
 use crate::units::Nanos;
 use std::io;
 
@@ -27,13 +27,13 @@ pub struct Hit<'a> {
 }
 
 impl Sampling {
-    /// Samples every hit of the tracepoint `id` by `thread`, and by the threads and processes it starts from now on, while
+    /// Samples every hit of the tracepoint `id` by these threads, and by the threads and processes they start from now on, while
     /// on processor `cpu`.
     ///
     /// With [`Kernel::LeftOut`] only the tracepoints at system calls remain, which count as user code.
     ///
     /// Errors: EACCES or EPERM (rights), ENOENT (no such tracepoint), ESRCH (no such thread), EMFILE.
-    pub fn of_tracepoint(id: u64, thread: u32, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
+    pub fn of_tracepoint(id: u64, threads: Threads, cpu: u32, kernel: Kernel) -> io::Result<Sampling> {
         let exclude = if kernel == Kernel::LeftOut { EXCLUDE_KERNEL } else { 0 };
         let attr = Attr {
             kind: TRACEPOINT,
@@ -46,7 +46,7 @@ impl Sampling {
             clock_id: libc::CLOCK_MONOTONIC,
             ..Attr::default()
         };
-        perf::open(&attr, thread, cpu as i32).map(|fd| Sampling { fd })
+        Sampling::open(attr, threads, cpu)
     }
 }
 
