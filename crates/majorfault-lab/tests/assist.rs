@@ -64,6 +64,23 @@ fn a_stride_is_read_ahead_and_used() {
     assert!(asked > 4 << 20 && used * 10 > asked * 8, "{file:#}");
 }
 
+fn file_reads() -> bool {
+    let found = majorfault::observe::file_reads::FILE_READS.met();
+    samples() && facility("file reads", found.map_err(|missing| missing.to_string()))
+}
+
+#[test]
+fn rows_that_calls_read_are_read_ahead_and_used_and_scattered_ones_are_left_alone() {
+    if !file_reads() {
+        return;
+    }
+    let (rows, lookups) = (assisted("read_rows"), assisted("read_lookups"));
+
+    let (asked, used) = (number(&rows, "read_ahead_bytes"), number(&rows, "used_bytes"));
+    assert!(asked > 4 << 20 && used * 10 > asked * 8 && number(&rows, "faults") == 0, "{rows:#}");
+    assert!(number(&lookups, "read_calls") > 100 && number(&lookups, "read_ahead_bytes") < 1 << 20, "{lookups:#}");
+}
+
 #[test]
 fn no_more_is_read_each_second_than_the_rate() {
     if !samples() {

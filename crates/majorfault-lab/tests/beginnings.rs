@@ -72,6 +72,22 @@ fn the_accesses_of_a_child_are_all_recorded_from_the_first_one_on() {
 }
 
 #[test]
+fn the_reads_of_a_child_by_calls_are_all_recorded_in_their_order_and_length() {
+    let reads = majorfault::observe::file_reads::FILE_READS.met();
+    if !samples() || !facility("file reads", reads.map_err(|missing| missing.to_string())) {
+        return;
+    }
+    let world = world();
+
+    let said = run(&world, &["trace", "-o", "t.flt"], "MAJORFAULT_READS=1 touch; true");
+
+    let backwards: Vec<u64> = (0..BLOCKS as u64).rev().map(|block| block * BLOCK as u64).collect();
+    assert_eq!(traced(&world), (backwards, "end".to_owned()), "{}", said.errors);
+    let run = format!(" {} 12288 -{BLOCK} {BLOCKS}\n", (BLOCKS - 1) * BLOCK);
+    assert!(world.text("t.flt").contains(&run), "{}", world.text("t.flt"));
+}
+
+#[test]
 fn children_in_the_background_are_recorded_too() {
     if !samples() {
         return;
@@ -110,7 +126,7 @@ fn a_trace_that_lost_faults_says_so_on_its_last_line() {
 
     let (offsets, end) = traced(&world);
     let lost: u64 = end.strip_prefix("end lacks ").unwrap_or_else(|| panic!("{end}: {}", said.errors)).parse().unwrap();
-    assert!(said.errors.contains(&format!("{lost} faults were lost")), "{}", said.errors);
+    assert!(said.errors.contains(&format!("{lost} faults and reads were lost")), "{}", said.errors);
     let touched = (40 * processors * BLOCKS) as u64;
     assert!(lost + offsets.len() as u64 >= touched, "{lost} and {} of {touched}", offsets.len());
 }

@@ -4,6 +4,7 @@ use super::world::World;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::ptr::null_mut;
@@ -65,6 +66,13 @@ pub fn grow() {
         "touch" => {
             let file = File::open(dir.join("data")).unwrap();
             let length = file.metadata().unwrap().len() as usize;
+            if std::env::var_os("MAJORFAULT_READS").is_some() {
+                let mut bytes = [0; 3 * PAGE];
+                let blocks = (0..length).step_by(64 << 10).rev();
+                blocks.for_each(|at| file.read_exact_at(&mut bytes, at as u64).unwrap());
+                // It lives on for a while, as programs do: who has closed a file by then has named it to nobody.
+                return std::thread::sleep(Duration::from_millis(500));
+            }
             let map = Map::of(&file, length);
             let times = std::env::var("MAJORFAULT_TOUCHES").map_or(1, |times| times.parse().unwrap());
             for _ in 0..times {
@@ -80,6 +88,18 @@ pub fn grow() {
                 map.advise(libc::MADV_RANDOM);
                 drop_cache(&file);
                 (0..128).for_each(|row| map.touch(row * MIB));
+            }
+        }
+        "read_rows" | "read_lookups" => {
+            let file = data(&dir, 256);
+            ready();
+            let (mut random, mut bytes) = (Random(1), [0; 2 * PAGE]);
+            loop {
+                drop_cache(&file);
+                for row in 0..1024 {
+                    let row = if name == "read_rows" { row } else { random.below(1024) };
+                    file.read_exact_at(&mut bytes, (row * (256 << 10)) as u64).unwrap();
+                }
             }
         }
         "flood" => {
