@@ -1,6 +1,7 @@
-//! What it costs a program to be watched: `cargo bench -p majorfault-lab --bench watching -- [faults] [calls] [--rounds N] [--for SECONDS]`.
+//! What it costs a program to be watched: `cargo bench -p majorfault-lab --bench watching -- [faults] [calls] [assist] [--rounds N] [--for SECONDS]`.
 //!
-//! `faults` is a program with 200 000 minor faults a second in a cached file, `calls` one with 1 000 000 read calls a second; the work
+//! `faults` is a program with 200 000 minor faults a second in a cached file, `calls` one with 1 000 000 read calls a second, `assist` the same beside
+//! `majorfault assist` instead of the doctor; the work
 //! between two of them is calibrated once, on the program alone. It runs all the time, and counts. In turns, in an order that changes from round to
 //! round, it runs alone, beside `majorfault doctor`, and alone again; from each turn the operations a second, and the processor time an
 //! operation, are kept. Printed are the median ratios, paired by round, watched over alone, with their 95 % intervals; and alone over alone, which shows how
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 /// The file: what the kernel maps around a fault, so many times.
 const BLOCK: usize = 64 << 10;
 const BLOCKS: usize = 512;
+
+const CASES: [&str; 3] = ["faults", "calls", "assist"];
 
 static DONE: AtomicU64 = AtomicU64::new(0);
 
@@ -43,21 +46,21 @@ fn compare(words: &[String]) {
         words.iter().position(|word| word == name).map(|at| words[at + 1].parse::<u64>().expect("a number"))
     };
     let (rounds, seconds) = (value("--rounds").unwrap_or(12), value("--for").unwrap_or(5));
-    let named: Vec<&str> =
-        ["faults", "calls"].into_iter().filter(|kind| words.iter().any(|word| word == kind)).collect();
-    for kind in if named.is_empty() { vec!["faults", "calls"] } else { named } {
+    let named: Vec<&str> = CASES.into_iter().filter(|kind| words.iter().any(|word| word == kind)).collect();
+    for kind in if named.is_empty() { CASES.to_vec() } else { named } {
         case(kind, rounds, Duration::from_secs(seconds));
     }
 }
 
 fn case(kind: &str, rounds: u64, length: Duration) {
-    let mut program = Program::start(kind);
+    let (what, tool) = if kind == "assist" { ("calls", "assist") } else { (kind, "doctor") };
+    let mut program = Program::start(what);
     let (mut watched, mut control, mut rates, mut shares) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let turns = [0, 1, 2].map(|turn| {
             // The watched turn is the first, second or last one.
             let is_watched = turn == round % 3;
-            let doctor = is_watched.then(|| doctor(program.child.id(), length));
+            let doctor = is_watched.then(|| beside(tool, program.child.id(), length));
             let turn = program.turn(length);
             shares.extend(doctor.map(said));
             (is_watched, turn)
@@ -78,7 +81,7 @@ fn case(kind: &str, rounds: u64, length: Duration) {
             println!("  {name}, {what} of an operation: {}", ratio(&pairs));
         }
     }
-    println!("  seen by the doctor: {}", shares.join("; "));
+    println!("  seen by {tool}: {}", shares.join("; "));
 }
 
 fn ratio(pairs: &[(f64, f64)]) -> String {
@@ -88,17 +91,21 @@ fn ratio(pairs: &[(f64, f64)]) -> String {
     format!("{:.4} [{low:.4}-{high:.4}], covered in {:.0} %", found.median, 100.0 * found.coverage)
 }
 
-/// The doctor beside the program.
-fn doctor(pid: u32, length: Duration) -> Child {
+/// The tool beside the program.
+fn beside(tool: &str, pid: u32, length: Duration) -> Child {
     let length = format!("{}ms", length.as_millis());
-    let words = ["doctor", &pid.to_string(), "--for", &length, "--json"];
-    Command::new(env!("CARGO_BIN_EXE_majorfault")).args(words).stdout(Stdio::piped()).spawn().expect("the doctor")
+    let words = [tool, &pid.to_string(), "--for", &length, "--json"];
+    Command::new(env!("CARGO_BIN_EXE_majorfault")).args(words).stdout(Stdio::piped()).spawn().expect("the tool")
 }
 
-/// What the doctor says that it saw, faults a second of its watch.
-fn said(doctor: Child) -> String {
-    let output = doctor.wait_with_output().expect("its document");
+/// What the tool says that it saw, each second of its watch.
+fn said(tool: Child) -> String {
+    let output = tool.wait_with_output().expect("its document");
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("its document");
+    if let Some(calls) = document["read_calls"].as_f64() {
+        let seconds = document["length_ns"].as_f64().unwrap_or(1.0) / 1e9;
+        return format!("{:.0} calls/s, {} lost", calls / seconds, document["samples_lost"]);
+    }
     let faults = &document["faults"];
     let seconds = document["watched_ns"].as_f64().unwrap_or(1.0) / 1e9;
     let error = faults["seen_error_share"].as_f64().map_or("?".to_owned(), |share| format!("{:.1}", 100.0 * share));

@@ -381,7 +381,9 @@ impl FileReader {
 
     /// Whether the next faults matter so much that they should be seen soon.
     pub fn is_alert(&self) -> bool {
-        !matches!(self.mode, Mode::Watching) || self.rows.is_near() || self.tally.learned && self.rest == 0 && !self.read_on.1
+        !matches!(self.mode, Mode::Watching)
+            || self.rows.is_near()
+            || self.tally.learned && self.rest == 0 && !self.read_on.1
     }
 
     /// Whether most of a range is uncached, as far as the kernel tells.

@@ -10,8 +10,7 @@ const MOST_FILES: usize = 8;
 /// Waits below which a file is not worth a line.
 const FEWEST_WAITS: u64 = 20;
 
-const NOTHING: &str =
-    "hardly any page fault waited in a file, and no read call had an order of its own, so there is nothing to help with";
+const NOTHING: &str = "hardly any page fault waited in a file, and no read call had an order of its own, so there is nothing to help with";
 
 /// Writes the report.
 ///
@@ -164,9 +163,9 @@ mod tests {
         let mut out = Vec::new();
         print(&Assisted { lost: 1, ..Assisted::default() }, &mut out).unwrap();
         assert!(String::from_utf8(out).unwrap().contains("\n1 faults and reads were lost"));
-        assert!(
-            text.contains("3 faults were lost (the rings were full)\n4 threads were not followed; raise ulimit -n\n")
-        );
+        assert!(text.contains(
+            "3 faults and reads were lost (the rings were full)\n4 threads were not followed; raise ulimit -n\n"
+        ));
     }
 
     #[test]

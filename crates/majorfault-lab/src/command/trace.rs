@@ -87,12 +87,17 @@ fn losses(recorded: &Recorded) -> Vec<String> {
     let all = [
         (
             *lost > 0,
-            format!("{lost} faults and reads were lost (the rings were full, or their process was gone): the trace has gaps"),
+            format!(
+                "{lost} faults and reads were lost (the rings were full, or their process was gone): the trace has gaps"
+            ),
         ),
         (*unfollowed > 0, format!("{unfollowed} threads were not followed: too few descriptors (ulimit -n)")),
         (*refused > 0, format!("{refused} processes were not followed: they belong to another user")),
         (*left > 0, format!("{left} processes that the program started run on, and are no longer recorded")),
-        (*unnamed > 0, format!("{unnamed} read calls are left out: their files were closed before they could be named")),
+        (
+            *unnamed > 0,
+            format!("{unnamed} read calls are left out: their files were closed before they could be named"),
+        ),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, loss)| loss).chain(reads).collect()
 }

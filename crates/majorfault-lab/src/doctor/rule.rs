@@ -74,6 +74,8 @@ pub enum Part {
     Smaps,
     /// The bytes that read calls returned and that devices read.
     ReadCalls,
+    /// Read calls one by one, and their order in each file.
+    ReadOrder,
     /// Open files.
     Descriptors,
     /// Threads, memory and page tables of the process.
@@ -96,6 +98,7 @@ impl Part {
             Part::AdviceCalls => "advice calls",
             Part::Smaps => "smaps",
             Part::ReadCalls => "read calls",
+            Part::ReadOrder => "order of read calls",
             Part::Descriptors => "open files",
             Part::Status => "memory of the process",
             Part::Limit => "memory limit",

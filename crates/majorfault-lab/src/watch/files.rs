@@ -138,7 +138,8 @@ pub fn open_descriptor(pid: u32, number: i32) -> Option<(String, FileId, File)> 
 /// that somebody asks. Costs a stat(2) for each descriptor.
 pub fn open_by_id(pid: u32, id: FileId) -> Option<(String, File)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let link = entries.flatten().map(|entry| entry.path()).find(|link| fs::metadata(link).is_ok_and(|it| is(&it, id)))?;
+    let link =
+        entries.flatten().map(|entry| entry.path()).find(|link| fs::metadata(link).is_ok_and(|it| is(&it, id)))?;
     let path = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
     regular(&link).map(|file| (path, file))
 }

@@ -53,7 +53,8 @@ impl ReadTally {
         let (first, last) = call.pages;
         let access = Access { thread: call.thread, offset: first.saturating_mul(page) };
         reading.tally.add_many(access, at_ns, count);
-        reading.pages = reading.pages.saturating_add(last.saturating_sub(first).saturating_add(1).saturating_mul(count));
+        reading.pages =
+            reading.pages.saturating_add(last.saturating_sub(first).saturating_add(1).saturating_mul(count));
         if !reading.is_looked_up && reading.tally.latest.len() as u64 >= LOOKED_UP && self.open < MOST_OPEN {
             reading.is_looked_up = true;
             reading.file = files::open_by_id(call.process, id);
@@ -104,7 +105,14 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     fn call(inode: u64, device: (u32, u32), first: u64, pages: u64) -> ReadCall {
-        ReadCall { process: std::process::id(), thread: 7, at: Nanos(0), device, inode, pages: (first, first + pages - 1) }
+        ReadCall {
+            process: std::process::id(),
+            thread: 7,
+            at: Nanos(0),
+            device,
+            inode,
+            pages: (first, first + pages - 1),
+        }
     }
 
     #[test]

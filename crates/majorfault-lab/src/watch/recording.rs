@@ -139,7 +139,8 @@ impl Tape {
     fn add(&mut self, thread: u32, file: FileId, extent: Extent) {
         let Some(Some((number, known))) = self.files.get_mut(&file) else { return };
         // A read may reach beyond the end; a replay may not.
-        let length = known.bytes.div_ceil(PAGE).saturating_mul(PAGE).saturating_sub(extent.offset).min(extent.length as u64);
+        let length =
+            known.bytes.div_ceil(PAGE).saturating_mul(PAGE).saturating_sub(extent.offset).min(extent.length as u64);
         if length == 0 {
             return;
         }

@@ -89,9 +89,7 @@ impl Stretches {
         }
         let last = self.0.insert(thread, (device, inode, pages));
         // The same last page, from further on: no read of its own begins within the one before and ends with it, or hardly one.
-        last.is_none_or(|(on, file, (first, end))| {
-            (on, file, end) != (device, inode, pages.1) || pages.0 <= first
-        })
+        last.is_none_or(|(on, file, (first, end))| (on, file, end) != (device, inode, pages.1) || pages.0 <= first)
     }
 }
 
@@ -152,7 +150,8 @@ mod tests {
     #[test]
     fn a_hit_names_device_inode_and_pages() {
         let field = |name: &str, offset, size| tracefs::Field { name: name.to_owned(), offset, size };
-        let fields = vec![field("i_ino", 8, 8), field("s_dev", 16, 4), field("index", 24, 8), field("last_index", 32, 8)];
+        let fields =
+            vec![field("i_ino", 8, 8), field("s_dev", 16, 4), field("index", 24, 8), field("last_index", 32, 8)];
         let point = ReadPoint(Tracepoint { id: 599, fields });
         let mut bytes = vec![0u8; 40];
         bytes[8..16].copy_from_slice(&77u64.to_ne_bytes());

@@ -15,6 +15,7 @@ mod populate_after_random;
 mod random_recency;
 mod random_scan;
 mod read_ahead_flood;
+mod scattered_reads;
 #[cfg(test)]
 mod scenes;
 mod thrash;
@@ -35,6 +36,7 @@ pub const ALL: &[&Rule] = &[
     &random_recency::RULE,
     &read_ahead_flood::RULE,
     &fault_stall::RULE,
+    &scattered_reads::RULE,
     &will_need_cap::RULE,
     &map_churn::RULE,
     &fork_large::RULE,
@@ -135,6 +137,7 @@ mod tests {
         Part::AdviceCalls,
         Part::Smaps,
         Part::ReadCalls,
+        Part::ReadOrder,
         Part::Descriptors,
         Part::Status,
         Part::Limit,
@@ -165,6 +168,7 @@ mod tests {
                 mappings.for_each(|mapping| mapping.deep = None);
             }
             Part::ReadCalls => evidence.calls = None,
+            Part::ReadOrder => evidence.reads.clear(),
             Part::Descriptors => evidence.descriptors.clear(),
             Part::Status => evidence.process = Default::default(),
             Part::Limit => evidence.group = None,

@@ -6,7 +6,7 @@
 use crate::doctor::fact::{Fact, Measure, MeasureValue};
 use crate::doctor::rule::{Backing, Subject};
 use crate::doctor::{Consequence, Finding};
-use crate::watch::evidence::{AdviceSeen, Evidence, FaultCounts, MappedFile, Process, WillNeed};
+use crate::watch::evidence::{AdviceSeen, Evidence, FaultCounts, MappedFile, Process, ReadFile, WillNeed};
 use majorfault::observe::pattern::{Pattern, Recognised};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -51,6 +51,8 @@ struct DoctorJson {
     advice_calls: Option<AdviceJson>,
     /// The files that it maps, with their faults.
     files: Vec<FileJson>,
+    /// The files that calls read through the page cache, most calls first; empty as well where that is not seen.
+    read_files: Vec<ReadFileJson>,
     /// Counters by name: their growth during the watch, or their level at its end.
     counters: BTreeMap<String, u64>,
     /// The memory cgroup that limits it.
@@ -290,7 +292,26 @@ struct FileJson {
     populate_calls: u64,
 }
 
-/// The order of a file's faults.
+/// A file that calls read.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ReadFileJson {
+    /// Its path; null where it was closed before anybody could look.
+    path: Option<String>,
+    /// Device, as major and minor number.
+    device: (u32, u32),
+    inode: u64,
+    size_bytes: Option<u64>,
+    cached_bytes: Option<u64>,
+    calls: u64,
+    /// Bytes that they asked for, in whole pages.
+    asked_bytes: u64,
+    /// Different pages that calls began at.
+    begun_pages: u64,
+    order: Option<OrderJson>,
+}
+
+/// The order of a file's faults, or of the calls that read it.
 #[derive(Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct OrderJson {
@@ -370,6 +391,7 @@ impl DoctorJson {
             faults: faults.as_ref().map(FaultsJson::of),
             advice_calls: evidence.advice.as_ref().map(AdviceJson::of),
             files: evidence.files.iter().map(FileJson::of).collect(),
+            read_files: evidence.reads.iter().map(ReadFileJson::of).collect(),
             counters: evidence.counters.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             cgroup: group.map(|it| CgroupJson { path: it.path.clone(), limit_bytes: it.limit_bytes }),
             machine: MachineJson {
@@ -518,6 +540,22 @@ impl FileJson {
             advice: advice(file).map(str::to_owned),
             advice_seen: file.advised.map(str::to_owned),
             populate_calls: file.populate_calls,
+        }
+    }
+}
+
+impl ReadFileJson {
+    fn of(file: &ReadFile) -> ReadFileJson {
+        ReadFileJson {
+            path: Some(file.path.clone()).filter(|path| !path.is_empty()),
+            device: file.id.device,
+            inode: file.id.inode,
+            size_bytes: file.size_bytes,
+            cached_bytes: file.cached_bytes,
+            calls: file.calls,
+            asked_bytes: file.bytes,
+            begun_pages: file.begun_pages,
+            order: file.order.as_ref().map(OrderJson::of),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::json::advice;
 use crate::doctor::fact::Certainty;
 use crate::doctor::rule::{Backing, Subject};
 use crate::doctor::{Finding, Severity};
-use crate::watch::evidence::{Evidence, MappedFile};
+use crate::watch::evidence::{Evidence, MappedFile, ReadFile};
 use crate::watch::order::words;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use majorfault::observe::pattern::{Pattern, Recognised};
@@ -23,6 +23,12 @@ const MOST_SUBJECTS: usize = 5;
 /// Head of the table of files.
 pub(super) const COLUMNS: [&str; 6] = ["file", "size", "cached", "faults", "waited", "order of faults"];
 
+/// Head of the table of files that calls read.
+const READ_COLUMNS: [&str; 6] = ["read by calls", "size", "cached", "calls", "mean", "order of calls"];
+
+/// Calls from which on a file that is read is listed.
+const FEWEST_READS: u64 = 16;
+
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
 const RED: &str = "\x1b[31m";
@@ -36,6 +42,7 @@ const PLAIN: &str = "\x1b[0m";
 pub fn print(evidence: &Evidence, findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     head(evidence, out)?;
     files(evidence, out)?;
+    read_files(evidence, out)?;
     for finding in findings {
         writeln!(out)?;
         print_finding(finding, out)?;
@@ -103,16 +110,19 @@ pub(super) fn listed(evidence: &Evidence) -> Vec<&MappedFile> {
 }
 
 fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
-    let listed = listed(evidence);
-    if listed.is_empty() {
+    let row = |file: &&MappedFile| [vec![shortened(&safe(&file.label()), 36)], cells(file)].concat();
+    rows(COLUMNS, listed(evidence).iter().map(row).collect(), out)
+}
+
+/// The first rows of a table, if there are any: names, four columns of figures, words.
+fn rows(columns: [&str; 6], rows: Vec<Vec<String>>, out: &mut dyn Write) -> io::Result<()> {
+    if rows.is_empty() {
         return Ok(());
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    table.set_header(COLUMNS);
-    for file in listed.iter().take(MOST_FILES) {
-        table.add_row([vec![shortened(&safe(&file.label()), 36)], cells(file)].concat());
-    }
+    let left_out = rows.len().saturating_sub(MOST_FILES);
+    table.set_header(columns).add_rows(rows.into_iter().take(MOST_FILES));
     for column in table.column_iter_mut().skip(1).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
@@ -120,10 +130,29 @@ fn files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
     for line in table.lines() {
         writeln!(out, "{}", line.trim_end())?;
     }
-    if listed.len() > MOST_FILES {
-        writeln!(out, "{DIM} and {} more (--json has all){PLAIN}", listed.len() - MOST_FILES)?;
+    if left_out > 0 {
+        writeln!(out, "{DIM} and {left_out} more (--json has all){PLAIN}")?;
     }
     Ok(())
+}
+
+/// The files that calls read often, those with a name.
+fn read_files(evidence: &Evidence, out: &mut dyn Write) -> io::Result<()> {
+    let is_worth_it = |file: &&ReadFile| file.calls >= FEWEST_READS && !file.path.is_empty();
+    rows(READ_COLUMNS, evidence.reads.iter().filter(is_worth_it).map(read_cells).collect(), out)
+}
+
+/// The values of [`READ_COLUMNS`] for a file.
+fn read_cells(file: &ReadFile) -> Vec<String> {
+    let bytes = |bytes: Option<u64>| bytes.map_or("?".to_owned(), |bytes| Bytes(bytes).rounded());
+    vec![
+        shortened(&safe(&file.path), 36),
+        bytes(file.size_bytes),
+        bytes(file.cached_bytes),
+        file.calls.to_string(),
+        Bytes(file.bytes / file.calls.max(1)).rounded(),
+        file.order.as_ref().map_or("–".to_owned(), order),
+    ]
 }
 
 /// The values of [`COLUMNS`] for a file, after its name.
@@ -349,6 +378,29 @@ mod tests {
             fault_facts(&evidence).unwrap()[3..],
             ["1 lost", "2 at unknown addresses", "3 threads not followed"]
         );
+    }
+
+    #[test]
+    fn files_that_calls_read_often_are_listed_with_the_order_of_the_calls() {
+        let mut evidence = healthy();
+        let order = Some(Recognised { pattern: Pattern::Random, confidence: 0.9, threads: 1, repeats: 0 });
+        let file = |path: &str, calls| ReadFile {
+            path: path.to_owned(),
+            size_bytes: Some(1 << 30),
+            calls,
+            bytes: calls * 8192,
+            order,
+            ..ReadFile::default()
+        };
+        evidence.reads = vec![file("/data/often", 16), file("/data/seldom", 15), file("", 99)];
+
+        let text = said(&evidence, &[]);
+
+        let line = text.lines().find(|line| line.contains("/data/often")).unwrap();
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(cells[1..].join(" "), "1.00 GiB ? 16 8.00 KiB random (90 %)");
+        assert!(text.contains("order of calls") && !text.contains("seldom"), "{text}");
+        assert!(!said(&healthy(), &[]).contains("order of calls"));
     }
 
     #[test]
