@@ -2,6 +2,7 @@
 //! next is read into the page cache that both share. The program is not stopped or changed.
 
 mod allowance;
+mod attention;
 mod json;
 mod reader;
 mod rows;
@@ -14,6 +15,7 @@ use crate::watch::faults::{Faults, FileFault, FileRead, Happened};
 use crate::watch::files;
 use crate::watch::target::WatchTarget;
 use allowance::Allowance;
+use attention::Attention;
 use majorfault::files::{Layout, Target};
 use majorfault::observe::places::{FileId, Places};
 use majorfault::prefetch::{self, Follower};
@@ -39,11 +41,6 @@ const IDLE: Duration = Duration::from_millis(5);
 /// requests wait where the device's queue is full.
 const REQUESTS: usize = 32;
 const TURN: Duration = Duration::from_millis(1);
-
-/// The most reads by calls that are looked at in each [`SHARE_OF`]; each costs the program 0.2 to 0.4 us, so at most 2 % of a processor. A
-/// program that reads more often finds most of it in the page cache.
-const MOST_READS: u64 = 5_000;
-const SHARE_OF: Duration = Duration::from_millis(100);
 
 /// Files of this size and larger are helped with where calls read them; the kernel reads smaller ones whole, or nearly.
 const LEAST_READ: u64 = 1 << 20;
@@ -180,7 +177,7 @@ impl Help {
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
         let (mut pause, mut asked_at, mut replenished) = (ALERT, began, began);
-        let (mut share_at, mut share_reads) = (began, 0);
+        let mut attention = Attention::new(began);
         self.allowance = Allowance::of(self.options.rate);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
             if !pause.is_zero() {
@@ -190,11 +187,8 @@ impl Help {
             let seen = faults.read(|happened, places| self.see(happened, places));
             self.outcome.faults += seen;
             self.pump();
-            if share_at.elapsed() >= SHARE_OF {
-                faults.switch_reads(true);
-                (share_at, share_reads) = (Instant::now(), self.outcome.reads);
-            } else if self.outcome.reads - share_reads > MOST_READS {
-                faults.switch_reads(false);
+            if let Some(on) = attention.turn(Instant::now(), self.outcome.reads) {
+                faults.switch_reads(on);
             }
             pause = self.pause_after(pause, seen);
             if asked_at.elapsed() >= ASKED {
