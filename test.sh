@@ -4,6 +4,15 @@
 set -eu
 cd "$(dirname "$0")"
 
+began=$(date +%s)
+# Long work shows progress: what begins, and how many seconds the whole has taken so far.
+step() {
+    echo "== $(($(date +%s) - began)) s: $*"
+}
+
+# Nothing is built twice where everything is built once: what would make the second build faster costs time and room.
+if [ -n "${CI:-}" ]; then export CARGO_INCREMENTAL=0; fi
+
 missing=""
 for pair in fio:fio chromium:chromium /usr/bin/python3:python3 sqlite3:sqlite3 redis-server:redis-server; do
     command -v "${pair%%:*}" >/dev/null 2>&1 || missing="$missing ${pair##*:}"
@@ -32,10 +41,12 @@ if [ "$(id -u)" = 0 ] && [ ! -d /sys/kernel/tracing/events ]; then
     mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null || echo "no tracefs: the tracepoint tests are skipped"
 fi
 
+step "style and mistakes"
 cargo fmt --check
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 # As users build the library: without its internals.
 cargo clippy -p majorfault --all-targets --locked -- -D warnings
+step "the oldest Rust, licences, advisories"
 # With the oldest Rust it is for. Clippy knows when parts of std came; only a build knows the language.
 if cargo +1.85 --version >/dev/null 2>&1; then
     cargo +1.85 check -p majorfault --features async --locked --target-dir "${CARGO_TARGET_DIR:-target}/oldest"
@@ -53,6 +64,7 @@ if command -v cargo-deny >/dev/null 2>&1; then
 else
     echo "missing: cargo-deny (cargo install cargo-deny --locked); licences, sources and advisories are not checked"
 fi
+step "tests"
 log=${CARGO_TARGET_DIR:-target}/tests.log
 mkdir -p "$(dirname "$log")"
 cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || {
@@ -64,9 +76,16 @@ cargo test --workspace --all-features --locked -- --show-output >"$log" 2>&1 || 
 }
 grep '^test result' "$log"
 grep SKIPPED "$log" || echo "no test was skipped"
+step "documentation"
 cargo doc --workspace --all-features --no-deps --locked --quiet
+step "the Python package"
 # The Python package: a wheel, its types and its tests; what was skipped is listed there.
 timeout 600 sh crates/majorfault-python/test.sh
-# The program as a user builds it: answers right, records written, gates alive, page made. What neighbours on this machine
-# spoil is no failure; what we spoil is.
-cargo test --release --locked -p majorfault-lab --test first_run -- --ignored
+# The first thing that a user runs: answers right, records written, gates alive, page made. What neighbours on this machine
+# spoil is no failure; what we spoil is. With `test.sh --release` as a user builds it, which takes minutes more; do that before a release.
+profile=""
+if [ "${1:-}" = --release ]; then profile=--release; fi
+step "the first comparison of a user $profile"
+# shellcheck disable=SC2086
+cargo test $profile --locked -p majorfault-lab --test first_run -- --ignored
+step "all is well"

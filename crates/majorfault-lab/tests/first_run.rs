@@ -1,6 +1,6 @@
 //! The first thing that a user runs, as they run it: what it must show on any machine, busy or not.
 //!
-//! Left out of the other tests because it is meant for the optimised program: `test.sh` runs it at its end.
+//! Left out of the other tests because it takes a minute: `test.sh` runs it at its end; `test.sh --release` runs it as a user builds it.
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
@@ -28,7 +28,7 @@ fn is_disturbed(records: &[Value]) -> bool {
 }
 
 #[test]
-#[ignore = "for the optimised program: cargo test --release --test first_run -- --ignored"]
+#[ignore = "takes a minute: cargo test --release --test first_run -- --ignored"]
 fn a_comparison_without_any_word_shows_answers_records_gates_and_a_page() {
     let world = World::new();
 
