@@ -1,5 +1,7 @@
 //! Programs beyond memory: what they print and how they end is theirs, streams are read in ahead, others are left alone; and bad luck.
 
+#![allow(unsafe_code, reason = "the planted program locks memory as C programs do")]
+
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "../benches/beyond_memory/patterns.rs"]
 mod patterns;
@@ -26,7 +28,22 @@ static MACHINE: Mutex<()> = Mutex::new(());
 fn program() {
     let Ok(words) = std::env::var("MAJORFAULT_PATTERN") else { return };
     let (name, bytes) = words.split_once(' ').unwrap();
+    if name == "locked" {
+        return locked(bytes.parse().unwrap());
+    }
     patterns::run(name, bytes.parse().unwrap()).unwrap();
+}
+
+/// Memory that the kernel cannot take back: at a limit below it, version 1 gives up.
+fn locked(bytes: usize) {
+    while std::env::var_os("MAJORFAULT_GO").is_some_and(|go| !Path::new(&go).exists()) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let mut block: Vec<u8> = Vec::with_capacity(bytes);
+    // SAFETY: the range is the block's. Its pages are locked as they are touched.
+    assert_eq!(unsafe { libc::mlock2(block.as_ptr().cast(), bytes, libc::MLOCK_ONFAULT as libc::c_uint) }, 0);
+    block.resize(bytes, 1);
+    println!("{} 1.0 locked", block.iter().map(|byte| u64::from(*byte)).sum::<u64>());
 }
 
 /// A world alone on the machine, with the right to limit memory.
@@ -75,14 +92,6 @@ fn number(json: &Value, key: &str) -> u64 {
     json.pointer(key).and_then(Value::as_u64).unwrap_or_else(|| panic!("{key}: {json:#}"))
 }
 
-/// Whether the kernel killed it within its limit although swap was free, as version 1 of the cgroups does now and then, with advice and
-/// without; what was to be seen cannot be seen then.
-fn was_killed(said: &Said) -> bool {
-    let is_killed = outcome(said)["oom_kills"].as_u64() > Some(0);
-    let found = if is_killed { Err("the kernel killed the program with swap free".to_owned()) } else { Ok(()) };
-    !facility("a limit that does not kill (cgroup version 2)", found)
-}
-
 /// The sum that a pattern printed.
 fn sum(said: &Said) -> String {
     assert_eq!(said.code, Some(0), "{}\n{}", said.output, said.errors);
@@ -100,9 +109,6 @@ fn passes_beyond_memory_are_read_in_ahead_and_what_was_read_is_used() {
 
     let plain = pattern(&alone.world, "seqread", 64, &["--no-advice"]);
     let helped = pattern(&alone.world, "seqread", 64, &[]);
-    if was_killed(&plain) || was_killed(&helped) {
-        return;
-    }
 
     assert_eq!(sum(&helped), sum(&plain));
     let (plain, helped) = (outcome(&plain), outcome(&helped));
@@ -119,9 +125,6 @@ fn random_accesses_are_left_alone() {
 
     let helped = pattern(&alone.world, "randrmw", 64, &[]);
     let plain = pattern(&alone.world, "randrmw", 64, &["--no-advice"]);
-    if was_killed(&plain) || was_killed(&helped) {
-        return;
-    }
 
     assert_eq!(sum(&helped), sum(&plain));
     let helped = outcome(&helped);
@@ -148,9 +151,6 @@ fn processes_that_a_program_starts_are_helped_as_it_is() {
     let usual = ["run", "--memory", "32m", "--json", "--", "sh", "-c", &script];
     let words = format!("seqread {}", 64 * MIB);
     let said = alone.world.majorfault_with(&usual, &[("MAJORFAULT_PATTERN", &words)]);
-    if was_killed(&said) {
-        return;
-    }
 
     sum(&said);
     assert!(number(&outcome(&said), "/advised/fetched_bytes") > 64 * MIB, "{}", said.errors);
@@ -229,6 +229,66 @@ fn without_swap_the_kill_is_foretold_and_told() {
     assert!(number(&said, "/oom_kills") > 0, "{said:#}");
     assert!(said["remarks"][0]["found"].as_str().unwrap().contains("will be killed"), "{said:#}");
     assert!(said["remarks"][0]["remedy"].as_str().unwrap().contains("--swap-file DIR"), "{said:#}");
+}
+
+/// Whether version 1 limits memory here.
+fn is_version_1() -> bool {
+    let found = Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists();
+    facility(
+        "cgroup version 1, whose killer is held off",
+        if found { Ok(()) } else { Err("it is version 2".to_owned()) },
+    )
+}
+
+#[test]
+fn in_version_1_the_limit_is_raised_for_who_finds_no_memory() {
+    let Some((alone, _swap)) = with_swap().filter(|_| is_version_1()) else { return };
+
+    let said = pattern(&alone.world, "locked", 44, &[]);
+
+    assert_eq!(sum(&said), (44 * MIB).to_string());
+    let said = outcome(&said);
+    assert_eq!(number(&said, "/oom_kills"), 0, "{said:#}");
+    let (times, most) = (number(&said, "/limit_raised/times"), number(&said, "/limit_raised/most_bytes"));
+    assert!(times >= 6 && (12 * MIB..=24 * MIB).contains(&most), "{said:#}");
+}
+
+#[test]
+fn in_version_1_the_limit_is_not_raised_by_more_than_a_quarter_and_16_mib() {
+    let Some((alone, _swap)) = with_swap().filter(|_| is_version_1()) else { return };
+
+    let said = pattern(&alone.world, "locked", 80, &[]);
+
+    assert_eq!(said.code, Some(137), "{}", said.errors);
+    let said = outcome(&said);
+    assert!(number(&said, "/oom_kills") > 0 && number(&said, "/limit_raised/most_bytes") <= 24 * MIB, "{said:#}");
+}
+
+#[test]
+fn in_version_1_nobody_waits_for_ever_where_we_were_killed() {
+    let Some((alone, _swap)) = with_swap().filter(|_| is_version_1()) else { return };
+    let world = &alone.world;
+    let (own, go) = (std::env::current_exe().unwrap(), world.path("go"));
+    let script = format!(
+        "exec > /dev/null 2>&1; echo $$ > pid.new; mv pid.new pid; MAJORFAULT_GO={} MAJORFAULT_PATTERN='locked {}' exec {} program --exact",
+        go.display(),
+        80 * MIB,
+        own.display()
+    );
+    let running = world.start_plain(&["run", "--memory", "32m", "-q", "--", "sh", "-c", &script]);
+    world.wait_for("the program", || world.path("pid").exists());
+    let pid: u32 = world.text("pid").trim().parse().unwrap();
+    let control = group_of(pid).join("memory.oom_control");
+    let is_held_off = || fs::read_to_string(&control).unwrap().contains("oom_kill_disable 1");
+    assert!(is_held_off());
+
+    running.signal("KILL");
+    running.finish();
+
+    world.wait_for("the guard", || !is_held_off());
+    fs::write(go, "").unwrap();
+    world.wait_for("the kernel", || !Path::new(&format!("/proc/{pid}")).exists());
+    world.majorfault(&["run", "--memory", "64m", "-q", "--", "true"]);
 }
 
 #[test]
@@ -315,9 +375,7 @@ fn swap_that_is_taken_away_meanwhile_harms_nobody() {
     drop(swap);
 
     let said = running.finish();
-    if !was_killed(&said) {
-        sum(&said);
-    }
+    sum(&said);
 }
 
 #[test]

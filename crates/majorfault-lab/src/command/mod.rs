@@ -5,6 +5,7 @@ mod assist;
 mod compare;
 mod doctor;
 mod enter;
+mod guard;
 mod guest;
 mod hold;
 mod kernel;
@@ -65,6 +66,8 @@ enum Command {
     Enter(enter::Args),
     #[command(hide = true)]
     Hold(hold::Args),
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 /// How a subcommand ended, as its exit code.
@@ -147,6 +150,7 @@ fn run(command: Command) -> majorfault::Result<Exit> {
         Command::Worker(args) => worker::run(args),
         Command::Enter(args) => enter::run(args),
         Command::Hold(args) => Ok(hold::run(args)),
+        Command::Guard(args) => guard::run(args),
     }
 }
 

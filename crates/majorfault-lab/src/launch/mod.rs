@@ -84,7 +84,7 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
     remarks.extend(world.remarks(options.memory));
     let is_root = rustix::process::geteuid().is_root();
     remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));
-    remarks.extend(group.kills_soon().then(kills_soon));
+    remarks.extend(group.kills_soon().map(kills_soon));
 
     let outcome = supervise(options, &mut group, remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
@@ -116,8 +116,10 @@ fn of_swap_file(swap: &SwapFile) -> Remark {
     Remark { found, remedy: String::new() }
 }
 
-fn kills_soon() -> Remark {
-    let found = "the limit is one of cgroup version 1, which may kill where version 2 waits".to_owned();
+fn kills_soon(error: &Error) -> Remark {
+    let found = format!(
+        "the limit is one of cgroup version 1, which may kill where version 2 waits; that cannot be held off: {error}"
+    );
     Remark { found, remedy: String::new() }
 }
 

@@ -2,6 +2,7 @@
 
 use super::preflight::Remark;
 use super::supervisor::Supervised;
+use crate::place::reprieve::Raised;
 use crate::place::run_group::GroupFacts;
 use majorfault::Bytes;
 use serde_json::{Value, json};
@@ -59,6 +60,7 @@ pub fn document(outcome: &RunOutcome) -> Value {
         "peak_bytes": group.peak,
         "limit_hits": group.limit_hits,
         "oom_kills": group.oom_kills,
+        "limit_raised": { "times": group.raised.times, "most_bytes": group.raised.most_bytes },
         "stalled_ns": group.stalled_us.map(|us| us * 1000),
         "most_demand_bytes": supervised.demand,
         "most_swapped_bytes": supervised.swapped,
@@ -95,8 +97,15 @@ fn size(bytes: u64) -> String {
 
 /// The outcome in sentences.
 pub fn sentences(outcome: &RunOutcome) -> Vec<String> {
-    let all =
-        [Some(memory(outcome)), helped(outcome), stalls(outcome), killed(outcome), more(outcome), goes_on(outcome)];
+    let all = [
+        Some(memory(outcome)),
+        raised(outcome),
+        helped(outcome),
+        stalls(outcome),
+        killed(outcome),
+        more(outcome),
+        goes_on(outcome),
+    ];
     all.into_iter().flatten().collect()
 }
 
@@ -107,6 +116,13 @@ fn memory(outcome: &RunOutcome) -> String {
         bytes => format!("at most {} swapped out", size(bytes)),
     };
     format!("memory: at most {peak} of {}, {swapped}; {:.2} s", size(outcome.limit.0), outcome.took.as_secs_f64())
+}
+
+fn raised(outcome: &RunOutcome) -> Option<String> {
+    let Raised { times, most_bytes } = outcome.group.raised;
+    let how = format!("{times} times for moments, by at most {}", size(most_bytes));
+    let why = "where cgroup version 1 kills though swap is free, and version 2 waits";
+    (times > 0).then(|| format!("the limit was raised {how}, {why}"))
 }
 
 fn helped(outcome: &RunOutcome) -> Option<String> {
@@ -183,6 +199,17 @@ mod tests {
         );
         assert_eq!(said[2], "7 faults waited for the disk");
         assert_eq!(said[3], "with 128 MiB more memory (256 MiB) nothing would have been swapped out");
+    }
+
+    #[test]
+    fn a_limit_that_was_raised_is_told_with_how_often_and_by_how_much() {
+        let mut outcome = outcome();
+        outcome.group.raised = Raised { times: 3, most_bytes: 8 * MIB };
+
+        let said = sentences(&outcome);
+
+        assert!(said[1].starts_with("the limit was raised 3 times for moments, by at most 8.00 MiB"), "{said:?}");
+        assert_eq!(document(&outcome)["limit_raised"], json!({"times": 3, "most_bytes": 8 * MIB}));
     }
 
     #[test]

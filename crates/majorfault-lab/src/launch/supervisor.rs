@@ -117,6 +117,7 @@ impl<'g> Supervisor<'g> {
     }
 
     fn look_at_memory(&mut self, now: Nanos) {
+        self.group.look_after();
         let usage = self.group.usage().unwrap_or(self.memory.usage);
         let swapped = self.group.swapped().unwrap_or(0);
         self.memory = MemoryState { at: now, usage, swapped };

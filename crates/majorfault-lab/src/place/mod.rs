@@ -6,6 +6,7 @@
 pub mod child;
 pub mod guest;
 mod hierarchy;
+pub mod reprieve;
 pub mod run_group;
 
 use crate::trial::Trial;

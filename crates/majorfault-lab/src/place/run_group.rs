@@ -3,6 +3,7 @@
 //! In version 2 the limit is on a group that hands memory down, and the program in one below it, so that a run inside the run finds its
 //! place below and not beside.
 
+use super::reprieve::{Raised, Reprieve};
 use super::{Hierarchy, Version, find, is_stale, missing, own_name, parents};
 use majorfault::proc::{self, Live};
 use majorfault::{Bytes, Error, Missing, Result};
@@ -23,6 +24,8 @@ pub struct RunGroup {
     usage: Live,
     /// Memory and swap in version 1, swap alone in version 2.
     swap: Option<Live>,
+    /// In version 1: why the kernel's killer is not held off, where it is not.
+    reprieve: Option<Result<Reprieve>>,
 }
 
 /// What a group has come to.
@@ -34,6 +37,8 @@ pub struct GroupFacts {
     pub limit_hits: Option<u64>,
     /// Processes that the kernel has killed for want of memory.
     pub oom_kills: Option<u64>,
+    /// How often its limit was raised for a moment, because the kernel would have killed (version 1).
+    pub raised: Raised,
     /// How long some of its processes waited for memory, in microseconds (version 2).
     pub stalled_us: Option<u64>,
 }
@@ -122,7 +127,8 @@ impl RunGroup {
         let usage = group.join(files.usage);
         let usage = Live::open(&usage).map_err(|error| Error::io("read the memory in use", &usage, error))?;
         let swap = Live::open(group.join(files.swap)).ok();
-        Ok(RunGroup { hierarchy, group, limit, usage, swap })
+        let reprieve = (hierarchy.version == Version::V1).then(|| Reprieve::begin(&group, limit.0));
+        Ok(RunGroup { hierarchy, group, limit, usage, swap, reprieve })
     }
 
     /// Moves the process `pid` into it, with what it will start.
@@ -149,9 +155,16 @@ impl RunGroup {
         self.limit
     }
 
-    /// Whether a limit that cannot be kept ends in a kill soon: version 1 does not wait for pages on their way out.
-    pub fn kills_soon(&self) -> bool {
-        self.hierarchy.version == Version::V1
+    /// Why a limit that cannot be kept ends in a kill soon, where it does: version 1 does not wait for pages on their way out.
+    pub fn kills_soon(&self) -> Option<&Error> {
+        self.reprieve.as_ref()?.as_ref().err()
+    }
+
+    /// Lets go on who finds no memory. Call it every few milliseconds.
+    pub fn look_after(&mut self) {
+        if let Some(Ok(reprieve)) = &mut self.reprieve {
+            reprieve.look();
+        }
     }
 
     /// Memory in use, page cache included.
@@ -182,6 +195,7 @@ impl RunGroup {
             peak: number(text(files.peak), ""),
             limit_hits: number(text(files.hits), "max"),
             oom_kills: number(text(files.kills), "oom_kill"),
+            raised: self.reprieve.iter().flatten().map(Reprieve::raised).next().unwrap_or_default(),
             stalled_us: stalled,
         }
     }
@@ -194,6 +208,7 @@ impl RunGroup {
 
 impl Drop for RunGroup {
     fn drop(&mut self) {
+        self.reprieve = None;
         remove_empty(&self.group);
     }
 }
