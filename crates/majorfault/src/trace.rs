@@ -261,6 +261,14 @@ impl Writer {
     }
 }
 
+#[cfg(test)]
+impl Writer {
+    /// As after a write that failed.
+    pub(crate) fn fail(&mut self, error: Error) {
+        self.failed = Some(error);
+    }
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         // After `finish` the draft no longer exists.

@@ -252,7 +252,9 @@ impl std::fmt::Debug for PooledFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::DirectOptions;
     use crate::error::ErrorKind;
+    use crate::sys::cache::{self, FileAdvice, fadvise};
     use crate::test_files::{PAGE, TestFile};
 
     #[test]
@@ -367,5 +369,107 @@ mod tests {
         assert!(refused.to_string().contains("is open elsewhere"), "{refused}");
         drop(pooled);
         assert!(PooledFile::open(file.path()).is_ok());
+    }
+
+    #[test]
+    fn a_file_is_empty_as_long_as_it_has_no_length() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let file = PooledFile::open(dir.path().join("data")).unwrap();
+        assert!(file.is_empty());
+        file.read_at(0, &mut []).unwrap();
+        file.sync().unwrap();
+
+        file.set_len(1).unwrap();
+
+        assert!(!file.is_empty() && file.len() == 1);
+        assert!(format!("{file:?}").ends_with("/data\", length: 1 }"), "{file:?}");
+    }
+
+    #[test]
+    fn the_options_are_those_that_were_given() {
+        let file = TestFile::on_disk(80 * PAGE);
+        let page = Bytes::kib(8);
+        let evicted_by = |batch: u32| {
+            let pooled =
+                PooledFile::options().memory(Bytes(32 * page.0)).page(page).batch(batch).open(file.path()).unwrap();
+            (0..33).for_each(|number| pooled.read_at(number * page.0, &mut [0]).unwrap());
+            (pooled.metrics().misses, pooled.metrics().evicted)
+        };
+
+        assert_eq!(
+            [1, 3, 4, 100].map(evicted_by),
+            [1, 3, 4, 4].map(|gone| (33, gone)),
+            "an eighth of the pool at most"
+        );
+    }
+
+    #[test]
+    fn bytes_are_written_and_read_in_their_order_across_pages() {
+        let (file, pooled) = pooled(8 * PAGE + 50);
+        let bytes: Vec<u8> = (0..3 * PAGE).map(|at| (at % 249) as u8).collect();
+
+        pooled.write_at(2 * PAGE as u64 + 77, &bytes).unwrap();
+
+        let mut expected = file.content().to_vec();
+        expected[2 * PAGE + 77..5 * PAGE + 77].copy_from_slice(&bytes);
+        let mut all = vec![0; 8 * PAGE + 50];
+        pooled.read_at(0, &mut all).unwrap();
+        assert!(all == expected);
+    }
+
+    #[test]
+    fn several_pages_are_read_at_once_and_one_by_itself() {
+        let (_file, pooled) = pooled(40 * PAGE);
+        let read = |first: usize, length: usize| {
+            pooled.read_at((first * PAGE) as u64, &mut vec![0; length]).unwrap();
+            (pooled.metrics().misses, pooled.metrics().hits)
+        };
+
+        assert_eq!(read(0, PAGE), (1, 0));
+        assert_eq!(read(2, 2 * PAGE), (3, 2), "they were there when each was taken");
+        assert_eq!(read(6, PAGE + 1), (5, 4));
+    }
+
+    #[test]
+    fn a_file_of_whole_pages_is_read_past_the_page_cache_and_another_through_it() {
+        let is_cached = |length: usize| {
+            let file = TestFile::on_disk(length);
+            file.file().sync_all().unwrap();
+            let pooled = PooledFile::options().open(file.path()).unwrap();
+            fadvise(file.file(), 0, 0, FileAdvice::DontNeed).unwrap();
+            pooled.read_at(0, &mut [0]).unwrap();
+            cache::resident(file.file(), 0, length as u64).unwrap().0 > 0
+        };
+        if DirectOptions::default().open_target(TestFile::on_disk(PAGE).target(true)).is_err() {
+            eprintln!("SKIPPED a_file_of_whole_pages_is_read_past_the_page_cache: no O_DIRECT in /var/tmp");
+            return;
+        }
+
+        assert!(!is_cached(8 * PAGE) && is_cached(8 * PAGE + 1));
+    }
+
+    #[test]
+    fn a_pool_has_room_for_sixteen_pages_however_little_memory_is_given() {
+        let file = TestFile::on_disk(40 * PAGE);
+        let pooled = PooledFile::options().memory(Bytes(1)).open(file.path()).unwrap();
+
+        (0..16).for_each(|page| pooled.read_at(page * PAGE as u64, &mut [0]).unwrap());
+
+        assert_eq!((pooled.metrics().resident, pooled.metrics().evicted), (16, 0));
+    }
+
+    #[test]
+    fn calls_one_after_the_other_share_a_handle() {
+        let (_file, pooled) = pooled(8 * PAGE);
+
+        (0..8).for_each(|page| pooled.read_at(page * PAGE as u64, &mut [0]).unwrap());
+        (0..8).for_each(|page| pooled.write_at(page * PAGE as u64, &[0]).unwrap());
+        pooled.sync().unwrap();
+
+        assert_eq!(
+            pooled.shared().handles.lock().unwrap().len(),
+            2,
+            "that one, and the one that siblings are made from"
+        );
     }
 }

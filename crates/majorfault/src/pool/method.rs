@@ -315,6 +315,7 @@ pub(super) fn expect(handle: &mut Handle, target: &Target, extents: &[Extent]) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::Layout;
     use crate::test_files::{PAGE, TestFile};
 
     #[test]
@@ -356,6 +357,125 @@ mod tests {
         assert_eq!(refused, [false, true, true, false], "{outcomes:?}");
         other.update(&pages(2, 1), fill).unwrap();
         assert!(VISITED.with_borrow(Vec::is_empty));
+    }
+
+    fn pages(first: u64, count: usize) -> Extent {
+        Extent { offset: first * PAGE as u64, length: count * PAGE }
+    }
+
+    /// A reader of a pool of 32 pages, which fetches four at a time.
+    fn small(file: &TestFile, write: bool) -> PoolReader {
+        let target = file.target(write);
+        let handle = Pool::options().memory(Bytes::kib(128)).direct(false).handle(Arc::clone(&target)).unwrap();
+        PoolReader { handle, target }
+    }
+
+    #[test]
+    fn a_visitor_may_wait_for_a_page_of_another_pool() {
+        let files = [(); 2].map(|()| TestFile::on_disk(8 * PAGE));
+        let [mut one, mut other] = files.each_ref().map(|file| small(file, true));
+        other.handle.fetch(&[3]).unwrap();
+        let pool = other.handle.pool().clone();
+        let mut held = pool.try_pin(3).ok();
+        let mut outcome = None;
+
+        let mut shown = |_: usize, _: &[u8]| {
+            let mut fill = |_: usize, bytes: &mut [u8]| {
+                // Until here somebody held it.
+                held = None;
+                bytes.fill(7);
+            };
+            outcome = Some(other.update(&[pages(3, 1)], &mut fill));
+        };
+        one.visit(&[pages(3, 1)], &mut shown).unwrap();
+
+        outcome.unwrap().unwrap();
+        assert_eq!(other.handle.pin(3).unwrap()[..], [7; PAGE]);
+    }
+
+    #[test]
+    fn a_transfer_divides_the_stripe_of_several_files() {
+        let files = [(); 2].map(|()| TestFile::on_disk(128 * PAGE));
+        let paths = files.each_ref().map(|file| file.path().to_owned());
+        let of_stripe = |stripe: u64, page: u64| {
+            let layout = Layout { stripe: Bytes::kib(stripe), ..Layout::default() };
+            transfer(&Target::open(&paths, &layout).unwrap(), Bytes::kib(page)).ok()
+        };
+
+        assert_eq!(of_stripe(12, 4), Some(Bytes::kib(4)), "the largest power of two that divides it");
+        assert_eq!(of_stripe(12, 8), None, "a page would lie in two files");
+        assert_eq!((of_stripe(64, 16), of_stripe(64, 64)), (Some(Bytes::kib(64)), Some(Bytes::kib(64))));
+        assert_eq!(of_stripe(512, 4), Some(Bytes::kib(256)), "no longer than without stripes");
+        assert_eq!(transfer(&files[0].target(false), Bytes::kib(4)).unwrap(), Bytes::kib(256));
+    }
+
+    #[test]
+    fn every_extent_is_told_and_shown_by_its_place_in_the_visit() {
+        #[derive(Default)]
+        struct Events {
+            told: Vec<usize>,
+            shown: Vec<(usize, Vec<u8>)>,
+        }
+        impl Visitor for Events {
+            fn submitted(&mut self, index: usize) {
+                self.told.push(index);
+            }
+            fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
+                self.shown.push((index, bytes.to_vec()));
+                ControlFlow::Continue(())
+            }
+        }
+        let file = TestFile::on_disk(32 * PAGE);
+        let parts = [(0, PAGE), (PAGE + 100, 2 * PAGE), (9 * PAGE - 1, 2), (12 * PAGE, 3 * PAGE), (20 * PAGE + 7, 9)];
+        let extents = parts.map(|(offset, length)| Extent { offset: offset as u64, length });
+        let mut events = Events::default();
+
+        small(&file, false).visit(&extents, &mut events).unwrap();
+
+        events.told.sort_unstable();
+        events.shown.sort_unstable();
+        assert_eq!(events.told, [0, 1, 2, 3, 4]);
+        let expected = parts.map(|(at, length)| file.content()[at..at + length].to_vec());
+        assert!(events.shown == expected.into_iter().enumerate().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn extents_are_fetched_together_as_far_as_their_pages_have_room() {
+        let file = TestFile::on_disk(64 * PAGE);
+        let reader = small(&file, false);
+        let across = |first: u64| Extent { offset: first * PAGE as u64 + 100, length: PAGE };
+
+        assert_eq!(reader.chunk(&[10, 20, 30, 40, 50].map(|first| pages(first, 1))), 4);
+        assert_eq!(reader.chunk(&[10, 20, 30].map(across)), 2, "each takes two pages");
+        assert_eq!(reader.chunk(&[pages(40, 2), across(50), pages(0, 1)]), 2);
+        assert_eq!(reader.chunk(&[pages(40, 10), pages(0, 1)]), 1, "more than there is room for, but no less than one");
+    }
+
+    #[test]
+    fn what_could_never_be_written_is_refused_before_it_is_changed() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let is_refused = |reader: &PoolReader, extent| matches!(reader.check_update(extent), Err(Error::Invalid(_)));
+        let (reading, writing) = (small(&file, false), small(&file, true));
+
+        for extent in [pages(0, 1), pages(1, 1), pages(7, 1), Extent { offset: PAGE as u64 + 100, length: 1 }] {
+            assert!(is_refused(&reading, extent) && !is_refused(&writing, extent), "{extent:?}");
+        }
+        assert!(is_refused(&writing, pages(7, 2)) && is_refused(&writing, pages(8, 1)), "past the end");
+    }
+
+    #[test]
+    fn the_pages_of_a_hint_are_there_later_and_no_others() {
+        let file = TestFile::on_disk(16 * PAGE);
+        let mut reader = small(&file, false);
+        let across = Extent { offset: 6 * PAGE as u64 - 1, length: 2 };
+
+        reader.will_need(&[pages(2, 1), across, pages(15, 1)], access::Urgency::Soon).unwrap();
+
+        let pool = reader.handle.pool();
+        let there: Vec<u64> = (0..16).filter(|number| pool.try_pin(*number).is_ok()).collect();
+        assert_eq!(there, [2, 5, 6, 15]);
+        let refused = reader.will_need(&[pages(16, 1)], access::Urgency::Soon);
+        assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     }
 
     #[test]

@@ -172,13 +172,16 @@ impl Pool {
 
     /// A pool over `length` bytes, which the readers of its handles fill.
     ///
-    /// Errors: Invalid (a page size or a budget that cannot be used), Io (no address space).
+    /// Errors: Invalid (no bytes; a page size or a budget that cannot be used), Io (no address space).
     pub fn new(length: u64, options: PoolLayout) -> Result<Pool> {
         Pool::over(PageMemory::new, length, options)
     }
 
     fn over(memory: impl Fn(u64, usize) -> Result<PageMemory>, length: u64, options: PoolLayout) -> Result<Pool> {
         let page = options.page.0;
+        if length == 0 {
+            return Err(Error::Invalid("a pool over 0 bytes: the files need at least 1".to_owned()));
+        }
         if page > 2 << 20 {
             return Err(Error::Invalid(format!("page={}: legal is a power of two from 4k to 2m", options.page)));
         }

@@ -38,8 +38,8 @@ struct Failed {
 impl PooledMap {
     /// Maps the first `length` bytes that `reader` reads.
     ///
-    /// Errors: Missing (no userfaultfd), Invalid (a page size or budget that cannot be used), Io (no address space, no
-    /// thread).
+    /// Errors: Missing (no userfaultfd), Invalid (no bytes; a page size or budget that cannot be used), Io (no address space,
+    /// no thread).
     pub fn new(length: u64, options: PoolLayout, reader: Box<dyn Reader>) -> Result<PooledMap> {
         let pool = Pool::over(PageMemory::faulting, length, options)?;
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -254,5 +254,23 @@ mod tests {
 
         assert_eq!(map.view().part(5 * PAGE..6 * PAGE).to_vec(), file.content()[5 * PAGE..6 * PAGE]);
         map.check().unwrap();
+    }
+
+    #[test]
+    fn the_thread_that_serves_faults_ends_with_its_map() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED the_thread_that_serves_faults_ends_with_its_map: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(64 * PAGE);
+        let refuse = Arc::new(AtomicBool::new(false));
+        let reader = Box::new(Refusing(below(&file), Arc::clone(&refuse)));
+        let map = PooledMap::new(64 * PAGE as u64, options(32), reader).unwrap();
+        assert_eq!(Arc::strong_count(&refuse), 2, "the thread has the reader");
+        assert_eq!(format!("{map:?}"), format!("PooledMap {{ pool: {:?}, .. }}", map.pool()));
+
+        drop(map);
+
+        assert_eq!(Arc::strong_count(&refuse), 1);
     }
 }

@@ -92,6 +92,7 @@ impl Reader for Batched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use crate::test_files::{PAGE, TestFile};
     use std::ops::ControlFlow;
 
@@ -173,6 +174,67 @@ mod tests {
         assert_eq!(in_use(&all[..2]), [[true, false]; 2]);
         assert_eq!(in_use(&[half(0), half(1)]), [[false, true]; 2]);
         assert_eq!(in_use(&all[..1]), [[false, false]]);
+    }
+
+    #[test]
+    fn a_batch_is_read_by_its_queue_and_a_single_page_by_a_call_of_its_own() {
+        let files = [(); 3].map(|()| TestFile::on_disk(64 * PAGE));
+        let [single, short, long] =
+            files.each_ref().map(|file| DirectOptions::default().open_target(file.target(true)).unwrap().reader);
+        let mut reader =
+            Batched { single, queues: Arc::new(Queues { short: Mutex::new(short), long: Mutex::new(long) }) };
+        let mut by = |length: usize, count: usize| {
+            let extents: Vec<Extent> =
+                (0..count).map(|turn| Extent { offset: (turn * length) as u64, length }).collect();
+            let mut shown = Vec::new();
+            reader.visit(&extents, &mut |_: usize, bytes: &[u8]| shown.push(bytes.to_vec())).unwrap();
+            files.iter().position(|file| file.content()[..length] == shown[0])
+        };
+
+        assert_eq!((by(SHORT, 2), by(SHORT + PAGE, 2), by(PAGE, 1)), (Some(1), Some(2), Some(0)));
+    }
+
+    #[test]
+    fn there_are_queues_wherever_there_is_io_uring() {
+        let file = TestFile::on_disk(PAGE);
+
+        assert_eq!(Queues::open(&file.target(true)).is_some(), IO_URING.met().is_ok());
+    }
+
+    /// A device that cannot keep what was written.
+    struct Forgetful;
+
+    impl Reader for Forgetful {
+        fn visit(&mut self, _: &[Extent], _: &mut dyn Visitor) -> Result<()> {
+            Ok(())
+        }
+
+        fn sync(&mut self) -> Result<()> {
+            Err(Error::Ended("no power".to_owned()))
+        }
+
+        fn sibling(&self) -> Result<Box<dyn Reader>> {
+            Ok(Box::new(Forgetful))
+        }
+    }
+
+    #[test]
+    fn a_sync_that_fails_is_told() {
+        let queue = || Mutex::new(Box::new(Forgetful) as Box<dyn Reader>);
+        let queues = Arc::new(Queues { short: queue(), long: queue() });
+
+        let told = Batched { single: Box::new(Forgetful), queues }.sync();
+
+        assert!(matches!(told, Err(Error::Ended(_))), "{told:?}");
+    }
+
+    #[test]
+    fn a_file_for_reading_is_not_changed_by_a_queue_either() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let (reading, writing) = (batched(&file.target(false)).unwrap(), batched(&file.target(true)).unwrap());
+        let page = pages(&file, 1)[3];
+
+        assert!(reading.check_update(page).is_err() && writing.check_update(page).is_ok());
     }
 
     #[test]

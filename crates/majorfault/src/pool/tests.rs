@@ -743,3 +743,135 @@ fn an_update_sets_the_bytes_of_its_extents_and_no_others() {
     expected[7 * PAGE + 9] = 3;
     assert!(std::fs::read(file.path()).unwrap() == expected);
 }
+
+#[test]
+fn a_page_has_at_most_2_mib_and_a_pool_at_least_16_pages_and_a_batch() {
+    let refused = |page: Bytes, memory: Bytes, batch: u32| {
+        let options = PoolLayout { page, memory, batch, ..PoolLayout::default() };
+        Pool::new(64 << 20, options).err().map(|error| error.to_string())
+    };
+    let too_small = "memory=60k: a pool needs at least 16 pages of 4k, and a batch of at least 1";
+
+    assert_eq!(refused(Bytes::mib(2), Bytes::mib(32), 1), None);
+    assert_eq!(
+        refused(Bytes::mib(4), Bytes::mib(64), 1).as_deref(),
+        Some("page=4m: legal is a power of two from 4k to 2m")
+    );
+    assert_eq!(refused(Bytes::kib(4), Bytes::kib(64), 1), None);
+    assert_eq!(refused(Bytes::kib(4), Bytes::kib(60), 1).as_deref(), Some(too_small));
+    assert!(refused(Bytes::kib(4), Bytes::kib(64), 0).is_some());
+}
+
+#[test]
+fn a_pool_over_nothing_is_refused_and_none_is_empty() {
+    let of_length = |length| Pool::new(length, PoolLayout::default());
+
+    assert_eq!(of_length(0).unwrap_err().to_string(), "a pool over 0 bytes: the files need at least 1");
+    let least = of_length(1).unwrap();
+    assert_eq!((least.len(), least.page_count(), least.is_empty()), (1, 1, false));
+}
+
+#[test]
+fn no_more_room_is_taken_than_there_are_pages_to_read() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 80);
+    let mut handle = pool.handle(below(&file));
+    (0..71).for_each(|number| drop(handle.pin(number).unwrap()));
+
+    // By transfers of one page each: first a batch of eight, then one.
+    handle.fetch(&(0..9).map(|turn| 100 + 2 * turn).collect::<Vec<u64>>()).unwrap();
+
+    assert_eq!((pool.metrics().evicted, pool.metrics().resident), (0, 80));
+}
+
+/// Notes how many pages are in memory or about to be, as each page comes.
+struct Resident<'p>(&'p Pool, Vec<u64>);
+
+impl<'p> super::fill::Arrivals<'p> for Resident<'_> {
+    fn ready(&mut self, _: usize, _: super::Shared<'p>) -> ControlFlow<()> {
+        self.1.push(self.0.metrics().resident);
+        ControlFlow::Continue(())
+    }
+}
+
+/// What [`Resident`] notes while these pages come one by one.
+fn resident(file: &TestFile, pool: &Pool, pages: &[u64]) -> Vec<u64> {
+    let mut resident = Resident(pool, Vec::new());
+    let _ = super::fill::bring(&pool.shared, below(file).as_mut(), pages, &mut resident).unwrap();
+    resident.1
+}
+
+#[test]
+fn room_is_made_before_pages_are_read_and_not_only_afterwards() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+    (0..32).for_each(|number| drop(handle.pin(number).unwrap()));
+
+    assert_eq!(resident(&file, &pool, &[100, 102]), [30, 30], "a batch of four went, and two take its place");
+}
+
+#[test]
+fn room_for_more_pages_than_a_batch_is_made_by_several() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 128);
+    let mut handle = pool.handle(below(&file));
+    (0..128).for_each(|number| drop(handle.pin(number).unwrap()));
+
+    // One transfer of neighbours, for which two batches go.
+    let taken = resident(&file, &pool, &(130..146).collect::<Vec<u64>>());
+
+    assert_eq!((taken, pool.metrics().evicted), (vec![128; 16], 16));
+}
+
+#[test]
+fn room_is_taken_by_batches_up_to_the_pages_that_come() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 800);
+    let pages: Vec<u64> = (0..20).map(|turn| 2 * turn).collect();
+
+    let taken = resident(&file, &pool, &pages);
+
+    assert_eq!(taken, [[8; 8], [16; 8]].concat().into_iter().chain([20; 4]).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_pool_is_shown_with_its_length_its_options_and_what_it_did() {
+    let file = TestFile::on_disk(64 * PAGE);
+    let pool = pool(&file, 32);
+    let shown = format!("{pool:?}");
+
+    assert!(shown.starts_with("Pool { length: 262144, options: PoolLayout {"), "{shown}");
+    assert!(shown.contains("metrics: Metrics { hits: 0,"), "{shown}");
+    assert_eq!(format!("{:?}", pool.handle(below(&file))), format!("Handle {{ pool: {shown}, .. }}"));
+}
+
+#[test]
+fn a_page_that_is_replaced_makes_room_for_itself_before_it_is_there() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 32);
+    let mut handle = pool.handle(below(&file));
+    (0..32).for_each(|number| drop(handle.pin(number).unwrap()));
+
+    handle.replace(100, |bytes| bytes.fill(1)).unwrap();
+
+    assert_eq!((pool.metrics().evicted, pool.metrics().resident), (4, 29));
+}
+
+#[test]
+fn of_a_batch_to_be_evicted_only_what_is_dirty_is_written() {
+    let file = TestFile::on_disk(256 * PAGE);
+    let pool = pool(&file, 64);
+    let mut handle = pool.handle(below(&file));
+    for number in 0..64 {
+        match number % 2 {
+            0 => drop(handle.pin(number).unwrap()),
+            _ => handle.change(number, |bytes| bytes.fill(0xee)).unwrap(),
+        }
+    }
+
+    drop(handle.pin(100).unwrap());
+
+    assert_eq!((pool.metrics().evicted, pool.metrics().written), (8, 4));
+    assert!([1, 3, 5, 7].iter().all(|number| page_on_disk(&file, *number) == [0xee; PAGE]));
+}

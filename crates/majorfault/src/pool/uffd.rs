@@ -171,3 +171,99 @@ impl Reader for UffdReader {
         method::expect(&mut self.handle, &self.target, extents)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::{PAGE, TestFile};
+
+    fn extent(offset: usize, length: usize) -> Extent {
+        Extent { offset: offset as u64, length }
+    }
+
+    #[test]
+    fn a_change_takes_its_pages_and_what_lies_between() {
+        assert_eq!(bytes_of(extent(100, 7)), 100..107);
+        assert_eq!(pages_around(&[extent(12_000, 300), extent(5000, 100)], 4096), 4096..16_384);
+        assert_eq!(pages_around(&[extent(4096, 4096)], 4096), 4096..8192);
+        assert_eq!(pages_around(&[], 4096), 0..0);
+    }
+
+    /// Shows these extents up to the `last`-th: which were told and shown, with their bytes.
+    struct Shown(Vec<usize>, Vec<(usize, Vec<u8>)>, usize);
+
+    impl Visitor for Shown {
+        fn submitted(&mut self, index: usize) {
+            self.0.push(index);
+        }
+
+        fn see(&mut self, index: usize, bytes: &[u8]) -> ControlFlow<()> {
+            self.1.push((index, bytes.to_vec()));
+            if index == self.2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+
+    /// The file as a target, with or without the promise that nobody else changes it.
+    fn target(file: &TestFile, is_unchanged: bool) -> Arc<Target> {
+        let target = Arc::into_inner(file.target(true)).unwrap();
+        // SAFETY: nobody else knows the file.
+        Arc::new(if is_unchanged { unsafe { target.assume_unchanged() } } else { target })
+    }
+
+    #[test]
+    fn bytes_are_shown_and_changed_behind_pointers_in_place_or_by_copy() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED bytes_are_shown_and_changed_behind_pointers_in_place_or_by_copy: {missing}");
+            return;
+        }
+        for in_place in [true, false] {
+            let file = TestFile::on_disk(8 * PAGE);
+            let opened = UffdOptions::default().direct(false).open_target(target(&file, in_place)).unwrap();
+            assert_eq!(opened.notes.iter().any(|note| note == COPIED), !in_place, "{:?}", opened.notes);
+            let mut reader = opened.reader;
+            let extents = [extent(PAGE - 3, 5), extent(4 * PAGE, 2 * PAGE), extent(7 * PAGE, 1)];
+            let content = |it: &Extent| file.content()[it.offset as usize..][..it.length].to_vec();
+
+            let mut shown = Shown(Vec::new(), Vec::new(), 1);
+            reader.visit(&extents, &mut shown).unwrap();
+            let mut sibling = reader.sibling().unwrap();
+            sibling.update(&[extents[0]], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).unwrap();
+            sibling.sync().unwrap();
+            let mut after = Shown(Vec::new(), Vec::new(), 9);
+            reader.visit(&extents[..1], &mut after).unwrap();
+
+            assert_eq!(shown.0, [0, 1]);
+            assert!(shown.1 == [(0, content(&extents[0])), (1, content(&extents[1]))], "up to the break");
+            assert!(after.1 == [(0, vec![0; 5])]);
+            let mut expected = file.content().to_vec();
+            expected[PAGE - 3..PAGE + 2].fill(0);
+            assert!(std::fs::read(file.path()).unwrap() == expected);
+        }
+    }
+
+    #[test]
+    fn a_hint_brings_pages_behind_pointers_and_no_change_of_a_file_for_reading_is_taken() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED a_hint_brings_pages_behind_pointers: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(8 * PAGE);
+        let options = UffdOptions::default().direct(false);
+        let mut writing = options.clone().open_target(file.target(true)).unwrap().reader;
+        let mut reading = options.open_target(file.target(false)).unwrap().reader;
+        let (first, past) = (extent(PAGE, PAGE), extent(8 * PAGE, 1));
+
+        assert!(writing.check_update(first).is_ok() && writing.check_update(past).is_err());
+        assert!(reading.check_update(first).is_err());
+        assert!(reading.update(&[first], &mut |_: usize, _: &mut [u8]| ()).is_err());
+        assert!(writing.update(&[first, past], &mut |_: usize, bytes: &mut [u8]| bytes.fill(0)).is_err());
+        assert!(reading.visit(&[past], &mut |_: usize, _: &[u8]| ()).is_err());
+        reading.will_need(&[first], Urgency::Soon).unwrap();
+
+        // Changed behind the method's back: what it shows was read before.
+        std::os::unix::fs::FileExt::write_all_at(file.file(), &[0; PAGE], PAGE as u64).unwrap();
+        let mut shown = Shown(Vec::new(), Vec::new(), 0);
+        reading.visit(&[first], &mut shown).unwrap();
+        assert!(shown.1[0].1 == file.content()[PAGE..2 * PAGE]);
+    }
+}

@@ -397,6 +397,233 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    #[test]
+    fn a_kind_of_stream_loses_trust_by_waste_beyond_the_first_pages_and_one_in_sixteen() {
+        let mut trust = Trust { used: 16, ..Trust::new(3) };
+
+        trust.give_up(64);
+        trust.give_up(1);
+        assert_eq!((trust.confidence, trust.wasted), (3, 65), "64 are allowed, and one for 16 that were used");
+        trust.give_up(1);
+
+        assert_eq!((trust.confidence, trust.used, trust.wasted), (6, 0, 0));
+        let after_waste = |confidence| {
+            let mut trust = Trust::new(confidence);
+            trust.give_up(65);
+            trust.confidence
+        };
+        assert_eq!([0, 1, 31, 32, 33, 64].map(after_waste), [2, 2, 62, 64, 64, 64]);
+    }
+
+    #[test]
+    fn rests_double_up_to_the_longest() {
+        let mut rest = Rest::NONE;
+        let mut next = || {
+            let fruitless = (1..).find(|_| rest.fails()).unwrap();
+            (fruitless, rest.left)
+        };
+
+        assert_eq!([(); 5].map(|()| next()), [(64, 256), (64, 512), (64, 1024), (64, 2048), (64, 2048)]);
+    }
+
+    #[test]
+    fn a_run_goes_on_from_the_page_it_ended_on_or_the_next() {
+        let mut run = Run::default();
+        let mut pages = |offset: u64, length: usize| run.goes_on(Extent { offset, length });
+
+        assert_eq!(pages(10 * 4096, 4096), None);
+        assert_eq!(pages(11 * 4096, 100), Some(1));
+        assert_eq!(pages(11 * 4096 + 100, 3996), Some(1), "the same page");
+        assert_eq!(pages(12 * 4096, 3 * 4096), Some(2), "one access, however long");
+        assert_eq!(pages(14 * 4096 + 4095, 2), Some(3), "begins where the last one ended");
+        assert_eq!(pages(17 * 4096, 1), None, "a page was left out");
+        assert_eq!(pages(18 * 4096, 1), Some(1), "from there it begins anew");
+        assert_eq!(pages(17 * 4096, 1), None, "backwards");
+    }
+
+    fn learned() -> LearnedPredictor {
+        LearnedPredictor::new(Learned::default(), Scene { length: 1 << 28, budget: 1 << 20, gap: 4096 })
+    }
+
+    /// Lets `learned` observe an access to each of these pages.
+    fn observe(learned: &mut LearnedPredictor, pages: impl IntoIterator<Item = u64>) -> Vec<Extent> {
+        let mut wanted = Vec::new();
+        pages.into_iter().for_each(|page| learned.observe(Extent { offset: page * 4096, length: 4096 }, &mut wanted));
+        wanted
+    }
+
+    #[test]
+    fn a_resting_detector_sees_nothing_until_its_rest_is_over() {
+        let mut learned = learned();
+        let disorder = |turn: u64| turn * turn * 37 % 60_000;
+
+        observe(&mut learned, (0..64).map(disorder));
+        assert_eq!((learned.rest.left, learned.now, learned.seen), (256, 64, 0), "tired, and what it saw is forgotten");
+        observe(&mut learned, (64..320).map(disorder));
+        assert_eq!((learned.rest.left, learned.now), (0, 64));
+
+        assert!(!observe(&mut learned, (0..8).map(|row| row * 16)).is_empty(), "a stride is found again");
+        assert_eq!(learned.rest.next, FIRST_REST, "the next rest is a first one");
+    }
+
+    #[test]
+    fn rows_are_a_sequence_where_no_more_than_the_gap_lies_between_them() {
+        let is_dense =
+            |stride| learned().is_dense(&Candidate { last: 0, stride, hits: 0 }, Extent { offset: 0, length: 100 });
+
+        assert_eq!([1, 4196, 4197, 0, -1, -100].map(is_dense), [true, true, false, false, false, false]);
+    }
+
+    /// `length` bytes of the pages from `page` on.
+    fn extent(page: u64, length: usize) -> Extent {
+        Extent { offset: page * 4096, length }
+    }
+
+    #[test]
+    fn what_is_read_of_a_stream_counts_for_its_kind_by_pages() {
+        let mut learned = learned();
+        learned.streams.push(Stream::new(0, 1 << 20, 3 * 4096, 4));
+        learned.streams.push(Stream::new(1 << 24, 65_536, 65_536, 4));
+
+        assert!(learned.follow(extent(256, 3 * 4096)));
+        assert_eq!((learned.strides.used, learned.sequences.used), (3, 0));
+        assert!(learned.follow(extent(257, 4096)), "a part of the same row");
+        assert!(learned.follow(extent(4096 + 16, 4096)));
+        assert_eq!((learned.strides.used, learned.sequences.used), (3, 16));
+
+        learned.streams.iter_mut().for_each(|stream| stream.want(4, 1 << 28, &mut Vec::new()));
+        learned.forget();
+        assert_eq!((learned.strides.wasted, learned.sequences.wasted), (4 * 3, 4 * 16), "what was ahead of them");
+    }
+
+    #[test]
+    fn the_stream_whose_next_row_it_is_comes_before_one_that_it_is_inside() {
+        let mut learned = learned();
+        learned.streams.push(Stream::new(0, 1 << 20, 4096, 4));
+        learned.streams.push(Stream::new((1 << 20) - 100_000, 98_000, 4096, 4));
+
+        assert!(learned.follow(extent(256, 4096)));
+
+        let last: Vec<u64> = learned.streams.iter().map(|stream| stream.last).collect();
+        assert_eq!(last, [(1 << 20) - 100_000, 1 << 20], "it is the one met last");
+    }
+
+    #[test]
+    fn of_candidates_that_come_true_the_one_with_the_most_hits_counts_and_of_equals_the_first() {
+        let mut learned = learned();
+        let of = |last: u64, hits: u32| Candidate { last, stride: 1_000_000 - last as i64, hits };
+        learned.candidates = vec![of(0, 1), of(100_000, 5), of(200_000, 5), of(300_000, 4)];
+
+        let best = learned.try_candidates(Extent { offset: 1_000_000, length: 100 }).unwrap();
+
+        assert_eq!((best.stride, best.hits), (900_000, 6));
+        let all: Vec<(u64, u32)> = learned.candidates.iter().map(|it| (it.last, it.hits)).collect();
+        assert_eq!(all, [(1_000_000, 2), (1_000_000, 6), (1_000_000, 6), (1_000_000, 5)]);
+    }
+
+    #[test]
+    fn a_run_of_five_pages_comes_true_and_one_of_four_does_not() {
+        let found = |pages: u32| {
+            let mut learned = learned();
+            learned.run = Run { page: 9, pages };
+            learned.try_candidates(extent(10, 4096)).map(|it| (it.last, it.stride, it.hits))
+        };
+
+        assert_eq!([3, 4, 5].map(found), [None, Some((40_960, 4096, 5)), Some((40_960, 4096, 6))]);
+    }
+
+    #[test]
+    fn equal_distances_at_equal_times_are_candidates_and_two_more_at_any() {
+        let suggested = |offsets: &[u64]| {
+            let mut learned = learned();
+            learned.history[..offsets.len()].copy_from_slice(offsets);
+            learned.seen = offsets.len();
+            learned.suggest(100);
+            learned.candidates.iter().map(|it| (it.last, it.stride)).collect::<Vec<_>>()
+        };
+
+        assert_eq!(suggested(&[40, 20, 80, 60, 70, 90]), [(100, 10), (100, 30)], "the latest, and neither 20 nor 40");
+        assert_eq!(suggested(&[80, 1, 90, 2]), [(100, 10)], "once, though it is both");
+        assert_eq!(suggested(&[300, 1, 200, 2]), [(100, -100)]);
+        assert_eq!(suggested(&[40, 1, 80, 70, 95, 90]), [(100, 30), (100, 10), (100, 5)], "in turn with two others");
+        assert_eq!(suggested(&[100, 100]), [], "the same place again is no stride");
+        assert_eq!(suggested(&[90]), []);
+        assert_eq!(suggested(&[70, 90]), []);
+    }
+
+    #[test]
+    fn the_oldest_of_the_candidates_with_the_fewest_hits_makes_room() {
+        let mut learned = learned();
+        assert!((1..=64).all(|stride| learned.propose(100, stride)));
+        assert!(!learned.propose(100, 64) && !learned.propose(100, 0), "known, and none");
+        learned.candidates[0].hits = 1;
+
+        assert!(learned.propose(100, 65) && learned.propose(90, 65));
+
+        let strides: Vec<i64> = learned.candidates.iter().map(|it| it.stride).collect();
+        assert_eq!(strides, [1].into_iter().chain(4..=65).chain([65]).collect::<Vec<i64>>());
+    }
+
+    /// The stream that begins by accesses of `length` bytes to neighbouring records: where it was last, its row, what it wants.
+    fn begun(budget: u64, window: Bytes, length: usize) -> (u64, i64, Vec<Extent>) {
+        let params = Learned { window, ..Learned::default() };
+        let mut learned = LearnedPredictor::new(params, Scene { length: 1 << 28, budget, gap: 4096 });
+        learned.begin(Candidate { last: 1000 * 4096, stride: 4096, hits: 5 }, extent(1000, length));
+        let mut wanted = Vec::new();
+        learned.want(&mut wanted);
+        (learned.streams[0].last, learned.streams[0].stride, wanted)
+    }
+
+    #[test]
+    fn a_sequence_goes_on_after_the_pages_of_the_access_that_began_it() {
+        let rows = |first: u64, row: usize, count: u64| {
+            (0..count).map(|turn| Extent { offset: first + turn * row as u64, length: row }).collect::<Vec<_>>()
+        };
+
+        let (last, row, wanted) = begun(8 << 20, Bytes::mib(4), 4097);
+        assert_eq!((last, row), (1002 * 4096 - 65_536, 65_536));
+        assert_eq!(wanted, rows(1002 * 4096, 65_536, 4));
+        let (last, row, wanted) = begun(8 * 8192, Bytes::mib(4), 100);
+        assert_eq!((last, row), (1001 * 4096 - 8192, 8192), "an eighth of a small budget");
+        assert_eq!(wanted, rows(1001 * 4096, 8192, 4));
+        let (_, row, wanted) = begun(8 << 20, Bytes::kib(128), 100);
+        assert_eq!((row, wanted.len()), (65_536, 2), "no more than the window");
+        assert_eq!(begun(8 << 20, Bytes::mib(4), 100_000).1, 102_400, "a row is no shorter than the access");
+    }
+
+    #[test]
+    fn a_stream_that_was_met_by_none_of_192_accesses_is_given_up() {
+        let mut learned = learned();
+        let met_at = |touched: u64| {
+            let mut stream = Stream::new(1 << 27, 1 << 20, 4096, 4);
+            stream.touched = touched;
+            stream
+        };
+        learned.streams = vec![met_at(9), met_at(10)];
+        learned.now = 202;
+
+        learned.give_up_idle();
+
+        assert_eq!(learned.streams.iter().map(|stream| stream.touched).collect::<Vec<_>>(), [10]);
+        learned.now = 2 * 192 - 2;
+        observe(&mut learned, [7]);
+        assert_eq!(learned.streams.len(), 1, "looked for now and then");
+        observe(&mut learned, [9]);
+        assert_eq!(learned.streams.len(), 0, "which is now");
+    }
+
+    #[test]
+    fn of_seventeen_streams_the_one_met_longest_ago_is_given_up() {
+        let mut learned = learned();
+        for number in 0..17u64 {
+            let last = number << 20;
+            learned.begin(Candidate { last, stride: 65_536, hits: 5 }, Extent { offset: last, length: 4096 });
+        }
+
+        let begins: Vec<u64> = learned.streams.iter().map(|stream| stream.last >> 20).collect();
+        assert_eq!(begins, (1..17).collect::<Vec<u64>>());
+    }
+
     proptest! {
         #[test]
         fn all_streams_together_keep_the_budget_in_any_order(

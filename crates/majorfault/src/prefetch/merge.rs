@@ -87,6 +87,26 @@ mod tests {
         assert_eq!(requests(whole, &[(0, 262_144)]), [(0, 131_072), (131_072, 131_072)]);
     }
 
+    #[test]
+    fn every_piece_ends_at_a_multiple_of_its_length_wherever_the_first_begins() {
+        let merge = |stripe| Merge { gap: 0, length: 1 << 20, stripe };
+        let (piece, half) = (131_072, 65_536);
+
+        assert_eq!(
+            requests(merge(1 << 20), &[(65_536, 327_680)]),
+            [(65_536, half), (131_072, piece), (262_144, piece)]
+        );
+        assert_eq!(requests(merge(65_536), &[(32_768, 163_840)]), [(32_768, 32_768), (65_536, half), (131_072, half)]);
+    }
+
+    #[test]
+    fn nothing_is_requested_for_no_bytes_or_past_the_end() {
+        let merge = Merge { gap: 0, length: 300_000, stripe: 1 << 20 };
+
+        assert_eq!(requests(merge, &[(100, 0), (8192, 0), (300_000, 1), (1 << 30, 1)]), []);
+        assert_eq!(requests(merge, &[(299_999, 1)]), [(299_008, 992)]);
+    }
+
     proptest! {
         #[test]
         fn every_wanted_byte_is_requested_once(

@@ -1,19 +1,23 @@
 //! What every policy must do; a new policy passes these tests without a line of its own. The spec of the access methods
 //! checks the bytes that readers show with each policy.
 
-use crate::access::{Reader, Urgency, Visitor};
+use crate::access::{self, Filler, Opened, Reader, Urgency, Visitor};
 use crate::error::{Error, Result};
 use crate::files::Extent;
 use crate::methods;
-use crate::params::{Given, Switch};
+use crate::params::{Given, Switch, Value};
 use crate::prefetch::around::Hints;
 use crate::prefetch::cached::Cached;
 use crate::prefetch::merge::Merge;
-use crate::prefetch::{self, ALL, Budget, By, Follower, Policy, Predictor, Prefetching, Scene, Start, named};
+use crate::prefetch::{
+    self, ALL, Budget, By, Common, Follower, Learned, Policy, Predictor, Prefetching, Scene, Start, Whole,
+};
+use crate::prefetch::{beside, named};
 use crate::test_files::{PAGE, TestFile};
 use crate::units::Bytes;
 use proptest::prelude::*;
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 const SCENE: Scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 4096 };
@@ -528,4 +532,268 @@ fn a_policy_tells_what_it_cannot_be_put_around() {
     assert!(refused("null", "policy=window").contains("null takes no policy"));
     let followed = prefetch::follow(named("populate").unwrap(), file.target(false), &Given::none());
     assert!(followed.err().unwrap().to_string().contains("reads nothing ahead while a program runs"));
+}
+
+#[test]
+fn a_caller_that_meets_an_extent_has_what_follows_read_ahead_and_is_told_what_failed() {
+    let reader = Noting::default();
+
+    following(&reader).meet(blocks([0])[0]).unwrap();
+
+    let given: Vec<u64> = reader.will_need.lock().unwrap().iter().map(|extent| extent.offset / 65_536).collect();
+    assert_eq!(given, [1, 2, 3, 4]);
+    let refused = following(&Noting { refuses: true, ..Noting::default() }).meet(blocks([0])[0]);
+    assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
+}
+
+/// A reader that has all extents in flight at once, and counts what it is asked for besides.
+#[derive(Clone, Default)]
+struct Deep {
+    noting: Noting,
+    asked: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Deep {
+    fn note(&self, call: &'static str) {
+        self.asked.lock().unwrap().push(call);
+    }
+}
+
+impl Reader for Deep {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        (0..extents.len()).for_each(|index| visitor.submitted(index));
+        (0..extents.len()).rev().for_each(|index| visitor.arrived(index));
+        self.noting.visit(extents, visitor)
+    }
+
+    fn update(&mut self, _: &[Extent], _: &mut dyn Filler) -> Result<()> {
+        self.note("update");
+        Ok(())
+    }
+
+    fn check_update(&self, _: Extent) -> Result<()> {
+        self.note("check_update");
+        Err(Error::Invalid("read only".to_owned()))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.note("sync");
+        Ok(())
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn will_need(&mut self, extents: &[Extent], urgency: Urgency) -> Result<()> {
+        self.noting.will_need(extents, urgency)
+    }
+
+    fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
+        self.noting.done_with(extents)
+    }
+}
+
+/// A policy that wants nothing around `reader`.
+fn silent(reader: &dyn Reader, by: By, release: Switch) -> Prefetching {
+    let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
+    let hints = Hints { merge, cached: Cached::nothing(), by, release };
+    Prefetching::new(reader.sibling().unwrap(), started("window", "window=0"), hints).unwrap()
+}
+
+#[test]
+fn a_visitor_is_told_what_is_in_flight_through_a_policy_too() {
+    #[derive(Default)]
+    struct Events(Vec<(&'static str, usize)>);
+    impl Visitor for Events {
+        fn submitted(&mut self, index: usize) {
+            self.0.push(("submitted", index));
+        }
+        fn arrived(&mut self, index: usize) {
+            self.0.push(("arrived", index));
+        }
+        fn see(&mut self, index: usize, _: &[u8]) -> ControlFlow<()> {
+            self.0.push(("seen", index));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut events = Events::default();
+
+    silent(&Deep::default(), By::Caller, Switch::Off).visit(&blocks([0, 8192]), &mut events).unwrap();
+
+    let [in_flight, arrivals, seen] = ["submitted", "arrived", "seen"];
+    assert_eq!(events.0, [(in_flight, 0), (in_flight, 1), (arrivals, 1), (arrivals, 0), (seen, 0), (seen, 1)]);
+}
+
+#[test]
+fn what_is_not_a_visit_passes_through_a_policy() {
+    let deep = Deep::default();
+    let mut prefetching = silent(&deep, By::Caller, Switch::Off);
+    let (first, second) = (blocks([4096]), blocks([8192]));
+
+    prefetching.update(&first, &mut |_: usize, _: &mut [u8]| ()).unwrap();
+    let checked = prefetching.check_update(first[0]);
+    prefetching.sync().unwrap();
+    prefetching.will_need(&first, Urgency::Soon).unwrap();
+    prefetching.done_with(&second).unwrap();
+
+    assert!(matches!(checked, Err(Error::Invalid(_))), "{checked:?}");
+    assert_eq!(*deep.asked.lock().unwrap(), ["update", "check_update", "sync"]);
+    assert_eq!(*deep.noting.will_need.lock().unwrap(), first);
+    assert_eq!(*deep.noting.done_with.lock().unwrap(), second);
+}
+
+#[test]
+fn a_helper_lets_go_of_what_was_visited() {
+    let reader = Noting::default();
+    let extents = blocks((0..256).map(|page| page * 4096));
+    let mut prefetching = silent(&reader, By::Helper, Switch::On);
+
+    prefetching.visit(&extents, &mut |_: usize, _: &[u8]| {}).unwrap();
+    // Its end waits for what the helper was asked to let go of.
+    drop(prefetching);
+
+    let released: usize = reader.done_with.lock().unwrap().iter().map(|extent| extent.length).sum();
+    assert_eq!(released, 255 * PAGE);
+}
+
+#[test]
+fn a_hint_of_the_helper_that_fails_is_told_by_a_later_visit() {
+    let reader = Noting { refuses: true, ..Noting::default() };
+    let mut prefetching = around(&reader, By::Helper, Switch::Off);
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let mut told = Ok(());
+
+    while told.is_ok() && std::time::Instant::now() < limit {
+        told = prefetching.visit(&blocks([0]), &mut |_: usize, _: &[u8]| {});
+    }
+
+    assert!(matches!(told, Err(Error::Invalid(_))), "{told:?}");
+}
+
+#[test]
+fn the_policies_that_follow_accesses_have_8_mib_ahead_unless_told_otherwise() {
+    let file = TestFile::on_disk(PAGE);
+    let trace = file.path().with_extension("flt").display().to_string();
+    let budget = |policy: &str| {
+        let given = Given::none().with("policy", policy);
+        let given = if policy == "trace" { given.with("file", &trace) } else { given };
+        let opened = prefetch::open(methods::named("pread").unwrap(), file.target(false), &given).unwrap();
+        opened.settings.get("budget").unwrap().to_owned()
+    };
+
+    let budgets = ["window", "strided", "learned", "thread", "trace"].map(budget);
+
+    std::fs::remove_file(trace).unwrap();
+    assert_eq!(budgets, ["8m"; 5]);
+}
+
+#[test]
+fn beside_a_callers_own_accesses_hints_are_given_by_the_policys_thread_or_the_one_asked_for() {
+    let file = TestFile::on_disk(PAGE);
+    let shown = |common: Common, is_whole: bool| {
+        let (target, whole, learned) = (file.target(false), Whole::default(), Learned::default());
+        let beside = if is_whole { beside(&whole, target, common) } else { beside(&learned, target, common) };
+        format!("{:?}", beside.unwrap().0)
+    };
+    let by = |by: By| Common::default().by(by);
+
+    assert!(shown(Common::default(), true).contains("by: Helper"));
+    assert!(shown(Common::default(), false).contains("by: Caller"));
+    assert!(shown(by(By::Caller), true).contains("by: Caller"));
+    assert!(shown(by(By::Helper), false).contains("by: Helper"));
+    assert!(shown(Common::default(), true).starts_with("Follower { hints: Hints {"));
+    let around = format!("{:?}", silent(&Noting::default(), By::Caller, Switch::Off));
+    assert!(around.starts_with("Prefetching { hints: Hints {"), "{around}");
+}
+
+/// The offsets of the hints that a policy around `method` gives for a file that is in the page cache.
+fn hints_for_a_cached_file(method: &str) -> Vec<u64> {
+    let file = TestFile::on_disk(64 * PAGE);
+    let reader = Noting::default();
+    let opened = Opened::new(Box::new(reader.clone()), file.target(false), Given::none(), Vec::new());
+    let (strided, method) = (named("strided").unwrap(), methods::named(method).unwrap());
+    let given = "stride=64k,rows=2".parse().unwrap();
+    let start = |scene: &Scene| (strided.start.unwrap())(scene, &given);
+    let mut opened = prefetch::around(strided, method, opened, Common::default().by(By::Policy), Some(start)).unwrap();
+    opened.reader.visit(&blocks([0]), &mut |_: usize, _: &[u8]| ()).unwrap();
+    // A helper that is not asked any more ends before it gives the hints.
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let is_helped = method.hints == access::Hints::Own;
+    while is_helped && reader.will_need.lock().unwrap().len() < 2 && std::time::Instant::now() < limit {
+        std::thread::yield_now();
+    }
+    drop(opened);
+    reader.will_need.lock().unwrap().iter().map(|extent| extent.offset).collect()
+}
+
+#[test]
+fn what_the_page_cache_holds_needs_no_hint_except_by_methods_that_do_not_use_it() {
+    assert_eq!(hints_for_a_cached_file("pool"), [65_536, 131_072]);
+    if let Err(missing) = crate::sys::cache::CACHESTAT.met() {
+        eprintln!("SKIPPED what_the_page_cache_holds_needs_no_hint: {missing}");
+        return;
+    }
+    assert_eq!(hints_for_a_cached_file("pread"), []);
+}
+
+#[test]
+fn a_budget_is_read_and_written_as_users_give_it() {
+    let file = TestFile::on_disk(PAGE);
+    let given: Given = "policy=window,budget=lots".parse().unwrap();
+
+    let refused = prefetch::open(methods::named("pread").unwrap(), file.target(false), &given).err().unwrap();
+
+    assert!(refused.to_string().contains(&format!("auto, or {}", Bytes::legal())), "{refused}");
+    assert_eq!((Budget::read("auto"), Budget::read("64k")), (Ok(Budget::Auto), Ok(Budget::Bytes(Bytes::kib(64)))));
+    assert_eq!([Budget::Auto, Budget::Bytes(Bytes::kib(64))].map(|budget| budget.text()), ["auto", "64k"]);
+}
+
+/// A device that takes its time to let go.
+#[derive(Clone)]
+struct Slow(Noting);
+
+impl Reader for Slow {
+    fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+        self.0.visit(extents, visitor)
+    }
+
+    fn sibling(&self) -> Result<Box<dyn Reader>> {
+        Ok(Box::new(self.clone()))
+    }
+
+    fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
+        (0..10_000).for_each(|_| std::thread::yield_now());
+        self.0.done_with(extents)
+    }
+}
+
+#[test]
+fn a_reader_that_ends_waits_for_its_helper() {
+    let slow = Slow(Noting::default());
+    let mut prefetching = silent(&slow, By::Helper, Switch::On);
+    prefetching.visit(&blocks((0..256).map(|page| page * 4096)), &mut |_: usize, _: &[u8]| {}).unwrap();
+
+    drop(prefetching);
+
+    assert!(!slow.0.done_with.lock().unwrap().is_empty());
+    assert_eq!(Arc::strong_count(&slow.0.done_with), 1, "no thread has the reader any more");
+}
+
+#[test]
+fn another_programs_accesses_are_followed_by_a_policy_with_options_of_its_own_and_those_of_all() {
+    let file = TestFile::on_disk(64 * PAGE);
+    file.file().sync_all().unwrap();
+    crate::sys::cache::fadvise(file.file(), 0, 0, crate::sys::cache::FileAdvice::DontNeed).unwrap();
+    let strided = named("strided").unwrap();
+    let follow = |given: &str| prefetch::follow(strided, file.target(false), &given.parse().unwrap());
+    let mut shown = Vec::new();
+
+    let mut follower = follow("stride=64k,rows=3,budget=8k,by=helper").unwrap();
+    assert!(follower.observe(blocks([0])[0]));
+    follower.announce(8, |extent| shown.push(extent.offset)).unwrap();
+
+    assert_eq!(shown, [65_536, 131_072], "as many as the budget holds");
+    assert!(format!("{follower:?}").contains("by: Caller"), "whoever watches gives the hints");
+    assert!(follow("wings=2").is_err());
 }

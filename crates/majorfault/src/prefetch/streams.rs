@@ -83,8 +83,8 @@ impl Stream {
         if delta.unsigned_abs() > stride.saturating_mul(most) {
             return None;
         }
-        let rows = if self.stride > 0 { delta.div_euclid(self.stride) } else { -delta.div_euclid(-self.stride) };
-        let within = delta.rem_euclid(self.stride.abs());
+        // Euclid's: what remains is inside the row, in either direction.
+        let (rows, within) = (delta.div_euclid(self.stride), delta.rem_euclid(self.stride));
         let is_row = rows >= 0 && rows as u64 <= most && within < self.length as i64;
         is_row.then_some(rows as u64)
     }
@@ -158,6 +158,33 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_met_once_by_accesses_that_follow_each_other() {
+        let mut stream = Stream::new(0, 65_536, 65_536, 1);
+        let mut pages = |offset: u64, length: usize| {
+            assert!(stream.advance(Extent { offset, length }).is_some());
+            stream.pages
+        };
+
+        assert_eq!(pages(4096, 4096), 1);
+        assert_eq!(pages(8192, 100), 2);
+        assert_eq!(pages(8292, 3996), 2, "the rest of the same page");
+        assert_eq!(pages(12_287, 2), 3, "its last byte, and the first of the next");
+        assert_eq!(pages(16_384, 3 * 4096), 6);
+    }
+
+    #[test]
+    fn a_sequence_of_which_one_page_a_row_is_met_is_none_after_a_few() {
+        let mut stream = Stream::new(0, 65_536, 65_536, 1);
+        let broken = (1..=8).map(|row| {
+            stream.advance(at(row * 65_536 + 4096));
+            stream.is_broken()
+        });
+
+        // Sixteen pages a row, of which a quarter has to be met, and four rows more.
+        assert_eq!(broken.collect::<Vec<_>>(), [false, false, false, false, false, true, true, true]);
+    }
+
+    #[test]
     fn a_sequence_with_large_holes_is_none() {
         let mut every_page = Stream::new(0, 65_536, 65_536, 1);
         let mut one_in_eight = every_page.clone();
@@ -205,6 +232,25 @@ mod tests {
 
         assert_eq!(wanted.iter().map(|extent| extent.offset).collect::<Vec<_>>(), [40_000, 50_000]);
         assert_eq!(stream.unvisited(55_000), 2);
+        assert_eq!(
+            (stream.unvisited(50_001), stream.unvisited(50_000)),
+            (2, 1),
+            "a row that begins at the end is outside"
+        );
+    }
+
+    #[test]
+    fn a_sequence_of_which_a_quarter_is_met_but_for_four_rows_is_one() {
+        let mut stream = Stream::new(0, 65_536, 65_536, 1);
+        let mut row = 0;
+        let broken = [2, 2, 1, 1, 1, 1, 1].map(|pages: usize| {
+            row += 1;
+            stream.advance(Extent { offset: row * 65_536 + 4096, length: pages * 4096 });
+            stream.is_broken()
+        });
+
+        // After six rows of 16 pages 8 were met, which is a quarter of all but 64; after seven it is less.
+        assert_eq!(broken, [false, false, false, false, false, false, true]);
     }
 
     #[test]
@@ -272,6 +318,19 @@ mod tests {
 
         // Four rows skipped for each one met, and eight more may be.
         assert_eq!([1, 2, 3].map(&mut broken_after), [false, false, true]);
+    }
+
+    #[test]
+    fn a_stream_may_leave_out_eight_rows_more_than_it_meets() {
+        let (mut stream, mut row) = (Stream::new(0, 10_000, 4096, 4), 0);
+        let broken = [5, 5, 3, 2, 3, 3].map(|rows| {
+            row += rows;
+            assert_eq!(stream.advance(at(row * 10_000)), Some(rows));
+            stream.is_broken()
+        });
+
+        // Left out and met: 4 and 1, 8 and 2, 10 and 3, 11 and 4, 13 and 5, 15 and 6.
+        assert_eq!(broken, [false, false, false, false, false, true]);
     }
 
     #[test]

@@ -144,4 +144,16 @@ mod tests {
 
         assert!(error.to_string().contains("longer than the stride"), "{error}");
     }
+
+    #[test]
+    fn a_row_may_fill_its_stride_and_a_stride_is_a_distance_in_a_file() {
+        let scene = Scene { length: 1 << 24, budget: 1 << 20, gap: 0 };
+        let is_legal = |stride: u64, length: u64| {
+            Strided { stride: Bytes(stride), length: Bytes(length), rows: 8 }.predictor(&scene).is_ok()
+        };
+
+        assert_eq!([(4096, 4096), (4096, 4097)].map(|(stride, length)| is_legal(stride, length)), [true, false]);
+        let longest = i64::MAX as u64;
+        assert_eq!([0, 1, longest, longest + 1].map(|stride| is_legal(stride, 0)), [false, true, true, false]);
+    }
 }

@@ -281,4 +281,36 @@ mod tests {
 
         assert_eq!(wanted, []);
     }
+
+    #[test]
+    fn a_recording_tells_once_that_its_trace_could_not_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut recording = Recording::create(&dir.path().join("trace"), 1 << 30).unwrap();
+        let full = std::io::Error::from_raw_os_error(libc::ENOSPC);
+        recording.check().unwrap();
+
+        recording.sink.writer.lock().unwrap().as_mut().unwrap().fail(Error::io("write the trace", "a full disk", full));
+
+        assert_eq!(recording.check().unwrap_err().errno(), Some(libc::ENOSPC));
+        recording.check().unwrap();
+    }
+
+    #[test]
+    fn a_trace_is_recorded_or_replayed_as_it_is_there_unless_told_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("trace");
+        let scene = Scene { length: 1 << 30, budget: 1 << 20, gap: 0 };
+        let begin = |mode: &str| {
+            let given = Given::none().with("file", path.display()).with("mode", mode);
+            start::<Trace>(&scene, &given).map(|(predictor, _)| predictor)
+        };
+        let wanted = |mode: &str, offsets: &[u64]| follow(begin(mode).unwrap().as_mut(), offsets);
+
+        assert!(matches!(begin("replay").err(), Some(Error::Io { .. })), "there is none yet");
+        assert_eq!(wanted("auto", &[0, 8192]), []);
+        assert_eq!(wanted("replay", &[0]), [8192]);
+        assert_eq!(wanted("auto", &[0]), [8192]);
+        assert_eq!(wanted("record", &[0, 65_536]), []);
+        assert_eq!(wanted("auto", &[0]), [65_536], "recorded anew");
+    }
 }

@@ -290,8 +290,10 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::map::{Access, MapOptions};
     use crate::test_files::{PAGE, TestFile};
     use std::os::unix::process::ExitStatusExt;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::process::{Command, ExitStatus};
 
     #[test]
@@ -563,6 +565,99 @@ mod tests {
         let status = in_a_child("a_sigbus_that_a_program_sent_ends_the_process");
 
         assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    /// Sends SIGBUS to this thread as kill(2) would, which may choose another one.
+    fn kill_this_thread() {
+        // SAFETY: a zeroed siginfo is a valid one, and the signal is for ourselves.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            info.si_signo = libc::SIGBUS;
+            info.si_code = libc::SI_USER;
+            let (process, thread) = (libc::getpid(), libc::gettid());
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, libc::SIGBUS, &raw mut info);
+        }
+    }
+
+    #[test]
+    fn a_sigbus_sent_by_kill_ends_the_process() {
+        if is_child() {
+            // Instead of the handler of Rust's runtime.
+            handle_by(libc::SIG_DFL, 0);
+            let ours = gone();
+            let _guard = guarded(&ours);
+            kill_this_thread();
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_sigbus_sent_by_kill_ends_the_process");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    #[test]
+    fn a_range_that_another_thread_is_about_to_guard_is_not_guarded_yet() {
+        if is_child() {
+            let ours = gone();
+            drop(guarded(&ours));
+            // As between the two words that `guard` writes: the end is still that of an earlier range.
+            TABLE[0].end.store(usize::MAX, Ordering::Relaxed);
+            TABLE[0].begin.store(1, Ordering::Release);
+            touch(&ours, PAGE);
+            std::process::exit(0);
+        }
+
+        let status = in_a_child("a_range_that_another_thread_is_about_to_guard_is_not_guarded_yet");
+
+        assert_eq!(status.signal(), Some(libc::SIGBUS));
+    }
+
+    /// Four pages that can be changed.
+    fn changeable(file: &TestFile) -> Guarded {
+        let options = MapOptions { access: Access::Write, ..MapOptions::default() };
+        Guarded::new(Mapping::new(file.file(), 0, 4 * PAGE, &options).unwrap())
+    }
+
+    #[test]
+    fn what_is_written_through_a_guarded_mapping_is_in_the_file() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mut mapping = changeable(&file);
+
+        mapping.write(PAGE - 1, &[0, 2, 0]);
+
+        let mut expected = file.content().to_vec();
+        expected[PAGE - 1..PAGE + 2].copy_from_slice(&[0, 2, 0]);
+        assert!(mapping.view(0, 4 * PAGE).to_vec() == expected);
+        assert!(std::fs::read(file.path()).unwrap() == expected);
+    }
+
+    #[test]
+    fn no_byte_past_the_end_of_a_guarded_mapping_is_lent_or_written() {
+        let file = TestFile::on_disk(4 * PAGE);
+        let mut mapping = changeable(&file);
+        let all = 4 * PAGE;
+        for (at, length, is_inside) in [
+            (0, all, true),
+            (all, 0, true),
+            (0, all + 1, false),
+            (1, all, false),
+            (all, 1, false),
+            (usize::MAX, 2, false),
+        ] {
+            let lent = catch_unwind(AssertUnwindSafe(|| mapping.view(at, length).len()));
+
+            assert_eq!(lent.ok(), is_inside.then_some(length), "{length} bytes at {at}");
+        }
+        assert!(catch_unwind(AssertUnwindSafe(|| mapping.write(all - 1, &[1, 2]))).is_err());
+    }
+
+    #[test]
+    fn a_guard_is_shown_with_the_address_that_it_guards() {
+        let mapping = gone();
+
+        let shown = format!("{:?}", guarded(&mapping));
+
+        assert_eq!(shown, format!("Guard {{ slot: Some(Slot({:p})) }}", mapping.as_ptr()));
     }
 
     #[test]
