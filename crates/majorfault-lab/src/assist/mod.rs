@@ -2,7 +2,7 @@
 //! next is read into the page cache that both share. The program is not stopped or changed.
 
 mod allowance;
-mod attention;
+mod call_quota;
 mod json;
 mod reader;
 mod rows;
@@ -15,7 +15,7 @@ use crate::watch::faults::{Faults, FileFault, FileRead, Happened};
 use crate::watch::files;
 use crate::watch::target::WatchTarget;
 use allowance::Allowance;
-use attention::Attention;
+use call_quota::CallQuota;
 use majorfault::files::{Layout, Target};
 use majorfault::observe::places::{FileId, Places};
 use majorfault::prefetch::{self, Follower};
@@ -177,7 +177,7 @@ impl Help {
         let program_before = program_time(self.pid).unwrap_or_default();
         let mut program_after = program_before;
         let (mut pause, mut asked_at, mut replenished) = (ALERT, began, began);
-        let mut attention = Attention::new(began);
+        let mut quota = CallQuota::new(began);
         self.allowance = Allowance::of(self.options.rate);
         while !stop.load(Ordering::Relaxed) && self.options.length.is_none_or(|length| began.elapsed() < length) {
             if !pause.is_zero() {
@@ -187,7 +187,7 @@ impl Help {
             let seen = faults.read(|happened, places| self.see(happened, places));
             self.outcome.faults += seen;
             self.pump();
-            if let Some(on) = attention.turn(Instant::now(), self.outcome.reads) {
+            if let Some(on) = quota.turn(Instant::now(), self.outcome.reads) {
                 faults.switch_reads(on);
             }
             pause = self.pause_after(pause, seen);

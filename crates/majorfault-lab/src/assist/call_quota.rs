@@ -9,24 +9,24 @@ const TERM: Duration = Duration::from_millis(100);
 
 /// Whether read calls are looked at.
 #[derive(Debug)]
-pub struct Attention {
+pub struct CallQuota {
     since: Instant,
     /// Calls that had been seen then.
     before: u64,
     is_on: bool,
 }
 
-impl Attention {
+impl CallQuota {
     /// From now on.
-    pub fn new(now: Instant) -> Attention {
-        Attention { since: now, before: 0, is_on: true }
+    pub fn new(now: Instant) -> CallQuota {
+        CallQuota { since: now, before: 0, is_on: true }
     }
 
     /// Whether to look at them from now on, where that changes; `seen` is the number of calls seen so far.
     pub fn turn(&mut self, now: Instant, seen: u64) -> Option<bool> {
         let was_on = self.is_on;
         if now.duration_since(self.since) >= TERM {
-            *self = Attention { since: now, before: seen, is_on: true };
+            *self = CallQuota { since: now, before: seen, is_on: true };
         } else if seen - self.before > MOST {
             self.is_on = false;
         }
@@ -42,10 +42,10 @@ mod tests {
     fn after_5000_calls_nobody_looks_until_100_ms_are_over() {
         let began = Instant::now();
         let at = |milliseconds| began + Duration::from_millis(milliseconds);
-        let mut attention = Attention::new(began);
+        let mut quota = CallQuota::new(began);
 
-        assert_eq!((attention.turn(at(1), 5_000), attention.turn(at(2), 5_001)), (None, Some(false)));
-        assert_eq!((attention.turn(at(99), 5_001), attention.turn(at(100), 5_002)), (None, Some(true)));
-        assert_eq!((attention.turn(at(101), 10_002), attention.turn(at(102), 10_003)), (None, Some(false)));
+        assert_eq!((quota.turn(at(1), 5_000), quota.turn(at(2), 5_001)), (None, Some(false)));
+        assert_eq!((quota.turn(at(99), 5_001), quota.turn(at(100), 5_002)), (None, Some(true)));
+        assert_eq!((quota.turn(at(101), 10_002), quota.turn(at(102), 10_003)), (None, Some(false)));
     }
 }
