@@ -107,6 +107,9 @@ fn together(left: Case, right: Case) -> Case {
     let weight = |case: &Case| case.subjects.iter().map(|subject| subject.weight).max();
     let is_swapped = (right.severity, weight(&right)) > (left.severity, weight(&left));
     let (mut worse, other) = if is_swapped { (right, left) } else { (left, right) };
+    let remain = |case: &Case| case.waiting.unwrap_or(0.0) * case.remains;
+    let all = worse.waiting.unwrap_or(0.0) + other.waiting.unwrap_or(0.0);
+    worse.remains = if all > 0.0 { (remain(&worse) + remain(&other)) / all } else { 0.0 };
     worse.waiting = worse.waiting.zip(other.waiting).map(|(one, two)| (one + two).min(1.0)).or(worse.waiting);
     worse.subjects.extend(other.subjects);
     let files = worse.subjects.iter().filter_map(|subject| subject.file).collect::<HashSet<_>>().len();
@@ -168,7 +171,7 @@ fn is_about_the_same(cause: &Finding, effect: &Finding) -> bool {
 
 /// Puts a case into words.
 fn finding(rule: &Rule, patient: Patient<'_>, case: Case) -> Finding {
-    let Case { severity, scope, mut subjects, mut figures, facts, remedy, backing, waiting, is_cause } = case;
+    let Case { severity, scope, mut subjects, mut figures, facts, remedy, backing, waiting, remains, is_cause } = case;
     debug_assert!(rule.remedies.iter().any(|declared| declared.says == remedy.says), "{}: {remedy:?}", rule.name);
     subjects.sort_by_key(|subject| Reverse(subject.weight));
     let first = subjects.first().cloned().unwrap_or_default();
@@ -204,7 +207,7 @@ fn finding(rule: &Rule, patient: Patient<'_>, case: Case) -> Finding {
         backing: backing.unwrap_or(remedy.backing),
         proof,
         replay,
-        gain_at_most: gain::at_most(rule.gain, waiting),
+        gain_at_most: gain::at_most(rule.gain, waiting, remains),
         is_failure: rule.gain == Gain::Failure,
         consequences: Vec::new(),
         is_cause,
