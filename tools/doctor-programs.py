@@ -40,7 +40,7 @@ MISUSES = [
     misuse("lmdb-lookups", "LMDB (Python)", "read_ahead_flood", "lmdb", 128),
     misuse("lmdb-scan", "LMDB (Python)", "random_scan", "lmdb"),
     misuse("lmdb-warm-up", "LMDB (Python)", "populate_after_random", "lmdb"),
-    misuse("lmdb-hot", "LMDB (Python)", "random_recency", "lmdb", 96),
+    misuse("lmdb-hot", "LMDB (Python)", "random_recency", "lmdb", 96, settle=15),
     misuse("lmdb-scans", "LMDB (Python)", "thrash", "lmdb", 128, 900),
     misuse("lmdb-node", "LMDB (node)", "read_ahead_flood", "node", 160, **NODE),
     misuse("sqlite-lookups", "SQLite", "read_ahead_flood", "sqlite", 128),
@@ -220,6 +220,7 @@ def watched(case, doctor):
     with Group(case["name"], case.get("limit")) as group:
         child = started(case, group, directory, "plain", "forever")
         when_ready(case, child, directory)
+        time.sleep(case.get("settle", 0))
         seen = subprocess.run([doctor, "doctor", "--json", "--for", f"{WATCHED}s", *case.get("options", []), str(child.pid)], capture_output=True, text=True)
         if not seen.stdout: raise Skipped(f"the doctor says: {seen.stderr.strip()[:200]}")
         report = json.loads(seen.stdout)

@@ -19,7 +19,7 @@ pub fn waiting(evidence: &Evidence, file: &MappedFile) -> f64 {
 /// How many times as fast the program would be without its waiting, but for the share of it that remains with the remedy.
 pub fn at_most(gain: Gain, waiting: Option<f64>, remains: f64) -> Option<f64> {
     let waiting = waiting.filter(|_| gain == Gain::Waits)?;
-    let gain = 1.0 / (1.0 - waiting.min(MOST) * (1.0 - remains.clamp(0.0, 1.0)));
+    let gain = 1.0 / (1.0 - waiting.min(MOST) * (1.0 - remains));
     (gain >= LEAST).then_some(gain)
 }
 

@@ -288,6 +288,16 @@ mod tests {
     }
 
     #[test]
+    fn what_remains_of_two_cases_weighs_as_what_they_wait() {
+        let remedy = rules::ALL[0].remedies[0];
+        let case = |waiting, remains| Case { waiting: Some(waiting), remains, ..Case::of("x", Severity::Note, remedy) };
+
+        let both = together(case(0.6, 0.5), case(0.2, 0.1));
+
+        assert!((both.waiting.unwrap() - 0.8).abs() < 1e-9 && (both.remains - 0.4).abs() < 1e-9, "{both:?}");
+    }
+
+    #[test]
     fn findings_without_a_file_name_their_processes() {
         let mut both = [healthy(), healthy()];
         both[1].target.pid = 78;
