@@ -523,6 +523,24 @@ def numpy_temporaries(is_remedied):
         yield
 
 
+def numpy_floats(is_remedied):
+    """Temporaries of 8 MiB for each MiB of a pass, as malloc has them: as the doctor says, by its environment."""
+    rows = matrix((512, MIB))
+    while True:
+        for row in rows:
+            yield float(row.astype("float64").std())
+
+
+def safetensors_load(is_remedied):
+    """A model of 64 MiB loaded again and again, as malloc has it: as the doctor says, by its environment."""
+    import numpy
+    from safetensors.numpy import load_file, save_file
+
+    save_file({str(number): numpy.ones((256, 1024), dtype="float32") for number in range(64)}, "small.safetensors")
+    while True:
+        yield sum(float(part.sum()) for part in load_file("small.safetensors").values())
+
+
 def numpy_reopened(is_remedied):
     """A file mapped for each access, by two threads: mapped once."""
     import threading
