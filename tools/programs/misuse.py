@@ -430,7 +430,7 @@ def polars_rows(is_remedied):
     """Random rows of a mapped file: MADV_RANDOM for it."""
     import polars
 
-    frame = polars.scan_ipc("table.arrow", memory_map=True)
+    frame = polars.scan_ipc("table.arrow")
     frame.slice(0, 1).collect()
     if is_remedied:
         advise("table.arrow", mmap.MADV_RANDOM)

@@ -23,8 +23,8 @@ thresholds! {
     WITH_OTHERS: f64 = 500.0, PerSecond;
     /// Mappings each second in a process with one thread, which only cost time.
     ALONE: f64 = 3000.0, PerSecond;
-    /// TLB flushes or shootdown interrupts each second that cost noticeable time: at some 10 us each, a twentieth of a processor. With
-    /// fewer, the mappings are harmless.
+    /// TLB flushes or shootdown interrupts each second that cost noticeable time, about a twentieth of a processor; with fewer, the
+    /// mappings are harmless.
     FELT: f64 = 5000.0, PerSecond;
     /// Share of one processor that the process spends in the kernel; below it so many mappings cost little.
     KERNEL: f64 = 0.05, Share;
