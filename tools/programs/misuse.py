@@ -474,6 +474,11 @@ def usearch_queries(is_remedied):
         yield index.search(generator.random(768, dtype="float32"), 5)
 
 
+def usearch_tight(is_remedied):
+    """The same where the index just fits into the limit, and is evicted nevertheless: a higher limit."""
+    yield from usearch_queries(False)
+
+
 def annoy_items(is_remedied):
     """Vectors of a mapped index: MADV_RANDOM."""
     from annoy import AnnoyIndex
