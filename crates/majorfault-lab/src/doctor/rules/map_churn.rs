@@ -32,6 +32,10 @@ thresholds! {
     REFILLED: u64 = 4, Times;
     /// Share of its processor time that the process spends in the kernel, from which on memory that is refilled costs more than its work.
     MOSTLY: f64 = 0.5, Share;
+    /// A fault in fresh memory takes at least about this long, in nanoseconds.
+    FAULT_NS: u64 = 500, Count;
+    /// Share of its time in the kernel that these faults come to at least; below it something else takes that time.
+    FAULTS: f64 = 0.1, Share;
     /// Pages of a mapping, on average, up to which it is mapping that empties the memory: 16 MiB.
     BLOCK: u64 = 4096, Count;
 }
@@ -88,7 +92,9 @@ fn is_refilled(evidence: &Evidence, faults: &FaultCounts) -> bool {
     let is_emptied = faults.anonymous * 4096 >= evidence.process.anonymous_bytes.max(1) * REFILLED;
     let is_by_mapping = (faults.mapped - faults.mapped_files) * BLOCK >= faults.anonymous;
     let in_kernel = in_kernel(evidence).is_some_and(|share| share >= MOSTLY);
-    is_emptied && is_by_mapping && in_kernel && is_in_kernel(evidence)
+    let is_by_faults =
+        (faults.anonymous * FAULT_NS) as f64 >= evidence.counter("system_ns").unwrap_or(0) as f64 * FAULTS;
+    is_emptied && is_by_mapping && is_by_faults && in_kernel && is_in_kernel(evidence)
 }
 
 /// Share of its processor time that the process spends in the kernel.
@@ -249,6 +255,18 @@ mod tests {
         };
 
         assert_eq!((with(1000), with(999)), (Some(Severity::Warning), None));
+    }
+
+    /// Seen with a program that slept 50 us after each step: 9 000 faults each second, and the sleeps took the kernel's time.
+    #[test]
+    fn what_the_kernel_does_else_is_not_charged_to_refilling() {
+        let with = |system_ns| {
+            let mut evidence = refilling(4, 0);
+            count(&mut evidence, "system_ns", system_ns);
+            worst(&RULE, &evidence)
+        };
+
+        assert_eq!((with(2_048_000_000), with(2_048_000_001)), (Some(Severity::Warning), None));
     }
 
     #[test]
