@@ -153,6 +153,11 @@ fn read_by_faults(patient: Patient<'_>, files: &[Seat<'_>]) -> Option<u64> {
     Some(calls.device_bytes.saturating_sub(calls.read_call_bytes).min(most))
 }
 
+/// Whether pages are evicted and needed again in its memory limit.
+fn is_pressed(patient: Patient<'_>) -> bool {
+    patient.refaults().is_some_and(|(rate, whose)| rate >= PRESSURE && whose != "machine")
+}
+
 impl Flood<'_> {
     fn factor(&self) -> f64 {
         self.read as f64 / self.touched as f64
@@ -183,10 +188,9 @@ impl Flood<'_> {
             return false;
         };
         let cached = self.cached_bytes();
-        let is_pressed = patient.refaults().is_some_and(|(rate, whose)| rate >= PRESSURE && whose != "machine");
         // Somebody drops what was read, if it is not there any more.
         let stays = cached >= self.read / 2;
-        size <= room && !is_pressed && stays && rest as f64 <= patient.rate(self.read) * SOON
+        size <= room && !is_pressed(patient) && stays && rest as f64 <= patient.rate(self.read) * SOON
     }
 
     /// Whether memory has room for the files. If they are evicted nevertheless, it lacks a little of it, and that is the cause.
@@ -226,7 +230,7 @@ impl Flood<'_> {
         let is_long = waited_ns(&self.files) >= waits(&self.files) * HIDDEN * PAGE_NS;
         let is_certain = *remedy == ADVISE && is_long && self.faults() <= waits(&self.files) * SPARED;
         let case = if is_certain { case.decided() } else { case };
-        let case = Case { is_cause: *remedy == LOAD || !self.fits(patient), ..case };
+        let case = Case { is_cause: !(self.fits(patient) && is_pressed(patient)), ..case };
         case.figure("stride", self.stride().unwrap_or(0))
     }
 
@@ -447,6 +451,19 @@ mod tests {
         let room = (8 << 30) - (200 << 20);
 
         assert_eq!((first(room), first(room + 1)), ("thrash", RULE.name));
+    }
+
+    /// Seen in the tests with programs of others: files that fit, and that somebody else drops from memory.
+    #[test]
+    fn files_that_fit_and_are_not_evicted_flood_and_that_explains_the_waits() {
+        let mut evidence = pressed(0);
+        (evidence.files[0].size_bytes, evidence.files[0].cached_bytes) = (Some(1 << 30), Some(0));
+        evidence.faults.as_mut().unwrap().waiting_ns = vec![4_096_000_000];
+
+        let found = crate::doctor::examine(&[evidence]);
+
+        let rules: Vec<&str> = found.iter().map(|it| it.rule).collect();
+        assert_eq!(rules, [RULE.name], "{found:?}");
     }
 
     #[test]
