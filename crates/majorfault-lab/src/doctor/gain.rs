@@ -16,10 +16,10 @@ pub fn waiting(evidence: &Evidence, file: &MappedFile) -> f64 {
     patient.waiting(&[Seat { process: 0, evidence, file }]).min(MOST)
 }
 
-/// How many times as fast the program would be without any of its waiting.
-pub fn at_most(gain: Gain, waiting: Option<f64>) -> Option<f64> {
+/// How many times as fast the program would be without its waiting, but for the share of it that remains with the remedy.
+pub fn at_most(gain: Gain, waiting: Option<f64>, remains: f64) -> Option<f64> {
     let waiting = waiting.filter(|_| gain == Gain::Waits)?;
-    let gain = 1.0 / (1.0 - waiting.min(MOST));
+    let gain = 1.0 / (1.0 - waiting.min(MOST) * (1.0 - remains));
     (gain >= LEAST).then_some(gain)
 }
 
@@ -39,14 +39,21 @@ mod tests {
 
     #[test]
     fn a_program_that_waits_for_three_quarters_of_its_time_gains_four_times_at_most() {
-        assert_eq!(at_most(Gain::Waits, Some(0.75)), Some(4.0));
+        assert_eq!(at_most(Gain::Waits, Some(0.75), 0.0), Some(4.0));
+    }
+
+    #[test]
+    fn what_the_remedy_still_waits_for_is_not_gained() {
+        assert_eq!(at_most(Gain::Waits, Some(0.75), 1.0 / 3.0), Some(2.0));
+        assert_eq!(at_most(Gain::Waits, Some(0.75), 1.0), None);
+        assert_eq!(at_most(Gain::Waits, Some(0.75), 3.0), None, "it would lose, and is no gain");
     }
 
     #[test]
     fn where_nobody_can_tell_the_gain_it_is_not_told() {
-        assert_eq!(at_most(Gain::Unknown, Some(0.75)), None);
-        assert_eq!(at_most(Gain::Failure, Some(0.75)), None);
-        assert_eq!(at_most(Gain::Waits, None), None);
+        assert_eq!(at_most(Gain::Unknown, Some(0.75), 0.0), None);
+        assert_eq!(at_most(Gain::Failure, Some(0.75), 0.0), None);
+        assert_eq!(at_most(Gain::Waits, None, 0.0), None);
     }
 
     #[test]
@@ -57,12 +64,12 @@ mod tests {
     #[test]
     fn no_program_waits_for_more_than_99_hundredths_of_its_time() {
         assert_eq!(at(400_000_000_000, 1), 0.99);
-        assert!((at_most(Gain::Waits, Some(1.0)).unwrap() - 100.0).abs() < 1e-9);
+        assert!((at_most(Gain::Waits, Some(1.0), 0.0).unwrap() - 100.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_gain_below_5_percent_is_not_worth_a_word() {
-        assert_eq!(at_most(Gain::Waits, Some(0.047)), None);
-        assert!(at_most(Gain::Waits, Some(0.048)).is_some_and(|gain| (1.05..1.051).contains(&gain)));
+        assert_eq!(at_most(Gain::Waits, Some(0.047), 0.0), None);
+        assert!(at_most(Gain::Waits, Some(0.048), 0.0).is_some_and(|gain| (1.05..1.051).contains(&gain)));
     }
 }

@@ -107,6 +107,9 @@ fn together(left: Case, right: Case) -> Case {
     let weight = |case: &Case| case.subjects.iter().map(|subject| subject.weight).max();
     let is_swapped = (right.severity, weight(&right)) > (left.severity, weight(&left));
     let (mut worse, other) = if is_swapped { (right, left) } else { (left, right) };
+    let remain = |case: &Case| case.waiting.unwrap_or(0.0) * case.remains;
+    let all = worse.waiting.unwrap_or(0.0) + other.waiting.unwrap_or(0.0);
+    worse.remains = if all > 0.0 { (remain(&worse) + remain(&other)) / all } else { 0.0 };
     worse.waiting = worse.waiting.zip(other.waiting).map(|(one, two)| (one + two).min(1.0)).or(worse.waiting);
     worse.subjects.extend(other.subjects);
     let files = worse.subjects.iter().filter_map(|subject| subject.file).collect::<HashSet<_>>().len();
@@ -168,7 +171,7 @@ fn is_about_the_same(cause: &Finding, effect: &Finding) -> bool {
 
 /// Puts a case into words.
 fn finding(rule: &Rule, patient: Patient<'_>, case: Case) -> Finding {
-    let Case { severity, scope, mut subjects, mut figures, facts, remedy, backing, waiting, is_cause } = case;
+    let Case { severity, scope, mut subjects, mut figures, facts, remedy, backing, waiting, remains, is_cause } = case;
     debug_assert!(rule.remedies.iter().any(|declared| declared.says == remedy.says), "{}: {remedy:?}", rule.name);
     subjects.sort_by_key(|subject| Reverse(subject.weight));
     let first = subjects.first().cloned().unwrap_or_default();
@@ -204,7 +207,7 @@ fn finding(rule: &Rule, patient: Patient<'_>, case: Case) -> Finding {
         backing: backing.unwrap_or(remedy.backing),
         proof,
         replay,
-        gain_at_most: gain::at_most(rule.gain, waiting),
+        gain_at_most: gain::at_most(rule.gain, waiting, remains),
         is_failure: rule.gain == Gain::Failure,
         consequences: Vec::new(),
         is_cause,
@@ -282,6 +285,16 @@ mod tests {
         assert_eq!((found.len(), found[0].scope.as_str(), found[0].pid), (1, "/data/table", 70));
         let names: Vec<&str> = found[0].subjects.iter().map(|subject| subject.name.as_str()).collect();
         assert_eq!(names, ["/data/table of program (70)", "/data/table of program (60)"]);
+    }
+
+    #[test]
+    fn what_remains_of_two_cases_weighs_as_what_they_wait() {
+        let remedy = rules::ALL[0].remedies[0];
+        let case = |waiting, remains| Case { waiting: Some(waiting), remains, ..Case::of("x", Severity::Note, remedy) };
+
+        let both = together(case(0.6, 0.5), case(0.2, 0.1));
+
+        assert!((both.waiting.unwrap() - 0.8).abs() < 1e-9 && (both.remains - 0.4).abs() < 1e-9, "{both:?}");
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use crate::watch::evidence::{Calls, Evidence, MappedFile};
 use majorfault::observe::places::FileId;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+/// Times its watch that a thread's work and waits come to at most; more than once, as processor time is counted in steps of 10 ms.
+const ONE: f64 = 1.05;
 
 /// The processes that are judged together.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,19 @@ impl<'a> Patient<'a> {
         self.processes.iter().filter_map(Evidence::room_bytes).min()
     }
 
+    /// Whether one process is a copy of another: forked, without another program since. Only such have a file's part mapped at the same
+    /// address, where addresses are random.
+    pub fn has_copies(self) -> bool {
+        let mut known = HashSet::new();
+        self.processes.iter().any(|evidence| {
+            let places = evidence
+                .files
+                .iter()
+                .flat_map(|file| file.mappings.iter().map(|mapping| (file.id, mapping.vma.start, mapping.vma.offset)));
+            !places.collect::<HashSet<_>>().into_iter().all(|place| known.insert(place))
+        })
+    }
+
     /// The smallest memory limit of the processes.
     pub fn limit_bytes(self) -> Option<u64> {
         self.processes.iter().filter_map(|it| it.group.as_ref()?.limit_bytes).min()
@@ -109,7 +125,7 @@ pub fn waits(files: &[Seat<'_>]) -> u64 {
 
 /// Different files, however many processes map them.
 pub fn distinct(files: &[Seat<'_>]) -> usize {
-    files.iter().map(|seat| seat.file.id).collect::<std::collections::HashSet<FileId>>().len()
+    files.iter().map(|seat| seat.file.id).collect::<HashSet<FileId>>().len()
 }
 
 /// Bytes of these files, each counted once, where all sizes are known.
@@ -117,6 +133,15 @@ pub fn size_bytes(files: &[Seat<'_>]) -> Option<u64> {
     let sizes: Option<HashMap<FileId, u64>> =
         files.iter().map(|seat| Some((seat.file.id, seat.file.size_bytes?))).collect();
     Some(sizes?.values().sum())
+}
+
+/// Whether all waits and all work of a process fit into the time of one thread. Then its threads take turns, as those of a
+/// runtime do which moves its tasks from one to another (Go), and what they wait is lost one after the other.
+fn is_one_flow(evidence: &Evidence, waited_ns: f64) -> bool {
+    let counted = evidence.counter("user_ns").zip(evidence.counter("system_ns"));
+    // The kernel's own time in those faults is part of what was waited.
+    let worked_ns = counted.map(|(user, system)| user as f64 + (system as f64 - waited_ns).max(0.0));
+    worked_ns.is_some_and(|worked_ns| waited_ns + worked_ns <= evidence.watched.as_nanos() as f64 * ONE)
 }
 
 /// Share of the time of one process's waiting threads: each counts by what it waited, so that idle ones do not dilute it.
@@ -127,7 +152,9 @@ fn waiting_of(evidence: &Evidence, files: &[Seat<'_>]) -> f64 {
     let sum: f64 = by_thread.iter().map(|ns| *ns as f64).sum();
     if sum > 0.0 {
         let squares: f64 = by_thread.iter().map(|ns| (*ns as f64).powi(2)).sum();
-        return (squares / sum / watched * (waited / sum).min(1.0)).min(1.0);
+        let each = squares / sum / watched;
+        let share = if is_one_flow(evidence, sum) { sum / watched } else { each };
+        return (share * (waited / sum).min(1.0)).min(1.0);
     }
     let threads = files.iter().filter_map(|seat| seat.file.order).map(|order| order.threads).max().unwrap_or(1).max(1);
     (waited / watched / threads as f64).min(1.0)
@@ -151,6 +178,22 @@ mod tests {
         let share = waited(Patient { processes: &[evidence] });
 
         assert!((0.79..0.801).contains(&share), "{share}");
+    }
+
+    /// Seen with a scan by bbolt: its one goroutine waited by turns in two threads, for 45 % of the time of each.
+    #[test]
+    fn threads_that_take_turns_wait_as_one() {
+        let share = |user_ns: u64, system_ns: u64| {
+            let mut evidence = with_file(|file| (file.waits, file.waited_ns) = (1000, 4_500_000_000));
+            evidence.faults.as_mut().unwrap().waiting_ns = vec![2_250_000_000; 2];
+            evidence.counters.extend([("user_ns", user_ns), ("system_ns", system_ns)]);
+            waited(Patient { processes: &[evidence] })
+        };
+
+        // A watch of 5 s, and 5 % of it for the steps in which processor time is counted.
+        assert!((share(750_000_000, 4_500_000_000) - 0.9).abs() < 1e-9);
+        assert!((share(750_000_001, 4_500_000_000) - 0.45).abs() < 1e-9, "they work and wait at the same time");
+        assert!((share(750_000_000, 4_500_000_001) - 0.45).abs() < 1e-9, "so they do in the kernel");
     }
 
     #[test]

@@ -287,6 +287,8 @@ pub struct Case {
     pub backing: Option<Backing>,
     /// Share of their time that threads lose by it, where that was seen.
     pub waiting: Option<f64>,
+    /// Share of that time that remains with the remedy, which has to read as well.
+    pub remains: f64,
     /// Whether it is the cause of what its rule explains.
     pub is_cause: bool,
 }
@@ -344,6 +346,7 @@ impl Case {
             remedy,
             backing: None,
             waiting: None,
+            remains: 0.0,
             is_cause: true,
         }
     }
@@ -371,6 +374,11 @@ impl Case {
     /// Says how much of their time threads lose by it.
     pub fn waiting(self, share: f64) -> Case {
         Case { waiting: Some(share), ..self }
+    }
+
+    /// Says how much of that remains with the remedy: so many reads of at least so many nanoseconds each, of what is waited now.
+    pub fn remaining(self, reads: u64, each_ns: u64, waited_ns: u64) -> Case {
+        Case { remains: (reads * each_ns) as f64 / waited_ns.max(1) as f64, ..self }
     }
 
     /// Says that the evidence decides whether the remedy helps.

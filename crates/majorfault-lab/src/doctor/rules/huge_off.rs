@@ -50,7 +50,7 @@ const ASK: Remedy = Remedy {
 fn look(patient: Patient<'_>) -> Vec<Case> {
     // After a fork, each write to a huge page would copy 2 MiB; the child has the same memory.
     let forks = |evidence: &Evidence| evidence.faults.as_ref().is_some_and(|faults| faults.forks > 0);
-    match patient.processes.iter().any(forks) {
+    match patient.processes.iter().any(forks) || patient.has_copies() {
         true => Vec::new(),
         false => Sight::Each(look_at).at(patient),
     }
@@ -136,6 +136,19 @@ mod tests {
 
         evidence.process.huge_pages_off = true;
         assert_eq!(worst(&RULE, &evidence), None, "Redis refuses them for all of its memory");
+    }
+
+    /// Seen with a Redis that had forked before the watch and was still saving.
+    #[test]
+    fn a_copy_that_lives_already_speaks_against_huge_pages_as_a_fork_does() {
+        let found = |address| {
+            let mut both = [lying(1 << 30, 0, 0, "madvise"), lying(1 << 30, 0, 0, "madvise")];
+            both[1].files[0].mappings[0].vma.start = address;
+            crate::doctor::found_by(&RULE, Patient { processes: &both }).len()
+        };
+        let own = healthy().files[0].mappings[0].vma.start;
+
+        assert_eq!((found(own), found(own + 4096)), (0, 1));
     }
 
     #[test]

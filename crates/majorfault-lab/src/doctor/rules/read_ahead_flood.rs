@@ -6,7 +6,7 @@ use crate::doctor::rule::{Arms, Backing, Case, Gain, Part, Proof, Remedy, Rule, 
 use crate::doctor::software::Symptom;
 use crate::watch::evidence::{MappedFile, PRESSURE};
 use crate::watch::order::words;
-use majorfault::observe::pattern::{FAULT_AROUND, Pattern};
+use majorfault::observe::pattern::{Access, FAULT_AROUND, Pattern, Recognised, recognise};
 
 pub(super) const RULE: Rule = Rule {
     name: "read_ahead_flood",
@@ -42,6 +42,14 @@ thresholds! {
     SPARED: u64 = 4, Times;
     /// A page alone takes at least about this long, in nanoseconds; shorter waits cannot be made shorter by reading less.
     PAGE_NS: u64 = 100_000, Count;
+    /// A page alone comes no sooner than this, in nanoseconds, from a fast disk: what is left to wait for with MADV_RANDOM.
+    ALONE_NS: u64 = 50_000, Count;
+    /// Pages that one fault maps at most (fault-around): an access may span so many with one fault, and wait for each under MADV_RANDOM.
+    HIDDEN: u64 = FAULT_AROUND / 4096, Count;
+    /// A page that is asked for together with many takes at least about this long, in nanoseconds.
+    QUEUED_NS: u64 = 10_000, Count;
+    /// Faults in a file from which on its order is judged, where it is one of many files with too few to tell.
+    CROWD: usize = 4, Count;
     /// Seconds after which the flood has read the files, where they fit into memory; then it ends by itself.
     SOON: f64 = 60.0, Count;
 }
@@ -91,7 +99,8 @@ struct Flood<'a> {
 }
 
 fn look(patient: Patient<'_>) -> Vec<Case> {
-    let is_flooded = |seat: &Seat<'_>| seat.file.waits > 0 && is_scattered(seat.file);
+    let crowd = order_of_crowd(patient);
+    let is_flooded = |seat: &Seat<'_>| seat.file.waits > 0 && is_scattered(seat.file, crowd);
     let files: Vec<Seat<'_>> = patient.files().filter(is_flooded).collect();
     let waits = waits(&files);
     if waits < FEWEST || (waits as f64) < patient.waits().unwrap_or(0) as f64 * OWN {
@@ -104,9 +113,26 @@ fn look(patient: Patient<'_>) -> Vec<Case> {
     if is_flood { vec![flood.case(patient)] } else { Vec::new() }
 }
 
+/// The order within files that have too few faults each to tell it, taken together: one file after the other.
+fn order_of_crowd(patient: Patient<'_>) -> Option<Recognised> {
+    let few = patient.files().filter(|seat| is_too_few(seat.file));
+    let apart = few.enumerate().flat_map(|(number, seat)| {
+        let base = (number as u64) << 44;
+        seat.file.latest.iter().map(move |access| Access { offset: base + access.offset, ..*access })
+    });
+    let apart: Vec<Access> = apart.collect();
+    (!apart.is_empty()).then(|| recognise(&apart))
+}
+
+/// Whether it has faults enough to follow each other, but too few to tell its order.
+fn is_too_few(file: &MappedFile) -> bool {
+    file.latest.len() >= CROWD && file.order.is_none_or(|order| order.pattern == Pattern::Unknown)
+}
+
 /// Whether its faults have no order that read-ahead serves, and nobody has told the kernel so.
-fn is_scattered(file: &MappedFile) -> bool {
-    let Some(order) = file.order.filter(|order| order.confidence >= RANDOM) else { return false };
+fn is_scattered(file: &MappedFile, crowd: Option<Recognised>) -> bool {
+    let order = if is_too_few(file) { crowd } else { file.order };
+    let Some(order) = order.filter(|order| order.confidence >= RANDOM) else { return false };
     let is_far = |stride: i64| stride.unsigned_abs() > FAULT_AROUND;
     file.random_advice().is_none()
         && match order.pattern {
@@ -125,6 +151,11 @@ fn read_by_faults(patient: Patient<'_>, files: &[Seat<'_>]) -> Option<u64> {
     });
     let most = windows.fold(0, u64::saturating_add);
     Some(calls.device_bytes.saturating_sub(calls.read_call_bytes).min(most))
+}
+
+/// Whether pages are evicted and needed again in its memory limit.
+fn is_pressed(patient: Patient<'_>) -> bool {
+    patient.refaults().is_some_and(|(rate, whose)| rate >= PRESSURE && whose != "machine")
 }
 
 impl Flood<'_> {
@@ -157,10 +188,14 @@ impl Flood<'_> {
             return false;
         };
         let cached = self.cached_bytes();
-        let is_pressed = patient.refaults().is_some_and(|(rate, whose)| rate >= PRESSURE && whose != "machine");
         // Somebody drops what was read, if it is not there any more.
         let stays = cached >= self.read / 2;
-        size <= room && !is_pressed && stays && rest as f64 <= patient.rate(self.read) * SOON
+        size <= room && !is_pressed(patient) && stays && rest as f64 <= patient.rate(self.read) * SOON
+    }
+
+    /// Whether memory has room for the files. If they are evicted nevertheless, it lacks a little of it, and that is the cause.
+    fn fits(&self, patient: Patient<'_>) -> bool {
+        size_bytes(&self.files).zip(patient.room_bytes()).is_some_and(|(size, room)| size <= room)
     }
 
     fn stride(&self) -> Option<i64> {
@@ -190,11 +225,23 @@ impl Flood<'_> {
         let case = Case::of_files(&self.files, Severity::Warning, remedy).facts(self.facts(patient));
         let case = case.figure("times", format!("{:.0}", self.factor()));
         // What ends by itself costs its rest, which is not a share of the program's time.
-        let case = if *remedy == LOAD { case } else { case.waiting(patient.waiting(&self.files)) };
-        // Nearly every fault waits already, each for a whole window: a page alone cannot be worse.
-        let is_certain = *remedy == ADVISE && self.faults() <= waits(&self.files) * SPARED;
+        let case = if *remedy == LOAD { case } else { self.gaining(patient, remedy, case) };
+        // Nearly every fault waits already, each for a whole window: the pages of its access alone cannot be worse.
+        let is_long = waited_ns(&self.files) >= waits(&self.files) * HIDDEN * PAGE_NS;
+        let is_certain = *remedy == ADVISE && is_long && self.faults() <= waits(&self.files) * SPARED;
         let case = if is_certain { case.decided() } else { case };
+        let case = Case { is_cause: !(self.fits(patient) && is_pressed(patient)), ..case };
         case.figure("stride", self.stride().unwrap_or(0))
+    }
+
+    /// With the remedy each access still waits for its own page or pages.
+    fn gaining(&self, patient: Patient<'_>, remedy: &Remedy, case: Case) -> Case {
+        let (reads, each_ns) = match () {
+            () if *remedy == BY_STRIDES => (self.faults(), QUEUED_NS),
+            () if *remedy == BY_SIZE => ((self.faults() as f64 * (1.0 - self.spans())) as u64, ALONE_NS),
+            () => (self.faults(), ALONE_NS),
+        };
+        case.waiting(patient.waiting(&self.files)).remaining(reads, each_ns, waited_ns(&self.files))
     }
 
     fn facts(&self, patient: Patient<'_>) -> Vec<Fact> {
@@ -232,7 +279,6 @@ mod tests {
     use super::super::scenes::{advise, count, only, order, with_file, worst};
     use super::*;
     use crate::watch::evidence::{Calls, Deep, Evidence};
-    use majorfault::observe::pattern::Access;
     use majorfault::observe::places::FileId;
 
     /// Used by the tests of all rules.
@@ -393,6 +439,33 @@ mod tests {
         assert_eq!(found.replay.unwrap().arms, ["mmap", "mmap:advice=random"]);
     }
 
+    /// Seen with an index of 92.8 MiB and room for 93.5: it was evicted nevertheless, and 0.5 x as fast with MADV_RANDOM.
+    #[test]
+    fn files_that_just_fit_and_are_evicted_lack_a_little_memory() {
+        let first = |size| {
+            let mut evidence = pressed(25_000);
+            evidence.files[0].size_bytes = Some(size);
+            evidence.faults.as_mut().unwrap().waiting_ns = vec![4_096_000_000];
+            crate::doctor::examine(&[evidence]).remove(0).rule
+        };
+        let room = (8 << 30) - (200 << 20);
+
+        assert_eq!((first(room), first(room + 1)), ("thrash", RULE.name));
+    }
+
+    /// Seen in the tests with programs of others: files that fit, and that somebody else drops from memory.
+    #[test]
+    fn files_that_fit_and_are_not_evicted_flood_and_that_explains_the_waits() {
+        let mut evidence = pressed(0);
+        (evidence.files[0].size_bytes, evidence.files[0].cached_bytes) = (Some(1 << 30), Some(0));
+        evidence.faults.as_mut().unwrap().waiting_ns = vec![4_096_000_000];
+
+        let found = crate::doctor::examine(&[evidence]);
+
+        let rules: Vec<&str> = found.iter().map(|it| it.rule).collect();
+        assert_eq!(rules, [RULE.name], "{found:?}");
+    }
+
     #[test]
     fn a_flood_explains_thrash_and_stalls_in_one_line_each() {
         let mut evidence = pressed(25_000);
@@ -462,6 +535,18 @@ mod tests {
         assert!(with(30).contains("before each access madvise(p + at, size, MADV_POPULATE_READ)"));
     }
 
+    #[test]
+    fn an_access_of_several_pages_waits_once_where_it_is_asked_for_as_a_whole() {
+        let mut evidence = reading(200 << 20);
+        let at = |number: u64| Access { thread: 1, offset: number / 2 * 81_920 + number % 2 * 4096 };
+        (evidence.files[0].latest, evidence.files[0].faults) = ((0..100).map(at).collect(), 2500);
+        evidence.faults.as_mut().unwrap().waiting_ns = vec![5_000_000_000];
+        evidence.files[0].waited_ns = 5_000_000_000;
+
+        // Half of the faults, of 0.05 ms each, are an eightieth of what is waited now.
+        assert_eq!(only(&RULE, &evidence).gain_at_most.map(f64::round), Some(45.0));
+    }
+
     /// Seen with a Java program: 2.96 M accesses in 4 s, nearly all in pages that read-ahead had brought.
     #[test]
     fn waits_that_are_as_short_as_a_pages_are_not_made_shorter() {
@@ -482,6 +567,18 @@ mod tests {
         };
 
         assert_eq!((backing(4096), backing(4097)), (Backing::Decided, Backing::Try));
+    }
+
+    /// Seen with rows of 16 KiB: fault-around maps the other three pages, so that one fault is seen for each row.
+    #[test]
+    fn it_is_to_be_tried_where_the_pages_that_one_fault_maps_may_take_longer_alone() {
+        let backing = |each_ns: u64| {
+            let mut evidence = reading(200 << 20);
+            evidence.files[0].waited_ns = 1024 * each_ns;
+            only(&RULE, &evidence).backing
+        };
+
+        assert_eq!((backing(1_600_000), backing(1_599_999)), (Backing::Decided, Backing::Try));
     }
 
     /// Seen: the bytes of another thread's pread were charged to a mapping.
@@ -519,6 +616,42 @@ mod tests {
             (found.scope.as_str(), found.what.as_str()),
             ("12 files", "read-ahead reads 301 times what is touched")
         );
+    }
+
+    /// Seen with LevelDB on a slow day: twenty files, fewer than sixteen faults in most, and thrash stood first.
+    #[test]
+    fn files_with_too_few_faults_each_are_judged_by_the_steps_within_them() {
+        let with = |faults: u64, place: fn(u64, u64) -> u64| {
+            let mut evidence = reading(1200 << 20);
+            let one = MappedFile { touched_pages: faults, major: faults, waits: faults, ..evidence.files[0].clone() };
+            let file = |number| {
+                let latest = (0..faults).map(|at| Access { thread: 1, offset: place(number, at) }).collect();
+                MappedFile { id: FileId { inode: number, ..one.id }, latest, order: None, ..one.clone() }
+            };
+            evidence.files = (1..=100).map(file).collect();
+            evidence.faults.as_mut().unwrap().waits = 100 * faults;
+            worst(&RULE, &evidence)
+        };
+        let scattered = |number: u64, at: u64| (number * 31 + at).wrapping_mul(2_654_435_761) % 5000 * 4096;
+
+        assert_eq!((with(4, scattered), with(3, scattered)), (Some(Severity::Warning), None));
+        assert_eq!(with(12, |_, at| at * 65_536), None, "a scan of each");
+    }
+
+    /// Each fault waits for 4 ms now: for all of its time, of which a page alone takes an eightieth.
+    #[test]
+    fn what_a_page_alone_takes_remains_of_the_wait() {
+        let gain = |faults, pattern| {
+            let mut evidence = reading(200 << 20);
+            (evidence.files[0].faults, evidence.files[0].order) = (faults, Some(order(pattern)));
+            evidence.faults.as_mut().unwrap().waiting_ns = vec![5_000_000_000];
+            evidence.files[0].waited_ns = 5_000_000_000;
+            (only(&RULE, &evidence).gain_at_most.unwrap() * 10.0).round() / 10.0
+        };
+
+        // Of 99 %, 1250 waits of 0.05 ms are an eightieth, and as many of 0.01 ms a four-hundredth.
+        assert_eq!(gain(1250, Pattern::Random), 44.7);
+        assert_eq!(gain(1250, Pattern::Strided(1 << 20)), 80.2);
     }
 
     #[test]

@@ -79,8 +79,11 @@ fn look(patient: Patient<'_>) -> Vec<Case> {
     let worst = files.first().map(|seat| seat.file);
     let case = Case::of(scope, severity, &POOL).figure("more", more(patient, &files));
     let subjects = files.iter().map(|seat| Subject { weight: seat.file.waits, ..Subject::of(seat) }).collect();
-    let is_cause = rate >= CAUSE * patient.rate(waits(&files));
-    let case = Case { subjects, waiting, is_cause, ..case.facts(facts(patient, rate, whose, worst)) };
+    // What waits for pages that were never there, more memory does not spare.
+    let again = rate / patient.rate(waits(&files)).max(rate);
+    let is_cause = again >= CAUSE;
+    let case =
+        Case { subjects, waiting, remains: 1.0 - again, is_cause, ..case.facts(facts(patient, rate, whose, worst)) };
     vec![match worst.and_then(|file| file.order).map(|order| order.pattern) {
         Some(Pattern::Sequential | Pattern::Backward) => Case { remedy: &SCAN, ..case },
         Some(Pattern::HotSet { bytes }) => Case { remedy: &HOT_SET, ..case }.figure("hot", Bytes(bytes).rounded()),
@@ -366,6 +369,22 @@ mod tests {
         assert!(remedy(Pattern::Random, 1 << 30).starts_with(unknown));
         let hot = remedy(Pattern::HotSet { bytes: 576 << 20 }, 1 << 30);
         assert!(hot.starts_with("raise the limit by 64.0 MiB; or keep the hot 576 MiB in a pool"), "{hot}");
+    }
+
+    /// Seen with RocksDB under MADV_RANDOM: 340 evicted pages needed again each second, 8 446 waits, and "the program gains 12.3 x".
+    #[test]
+    fn more_memory_spares_only_the_waits_for_evicted_pages() {
+        let gain = |waits| {
+            let mut evidence = again(5000);
+            evidence.files[0].waits = waits;
+            only(&RULE, &evidence).gain_at_most.map(|gain| (gain * 1000.0).round())
+        };
+
+        // It waits for half of its time.
+        assert_eq!(
+            (gain(2500), gain(5000), gain(10_000), gain(125_000)),
+            (Some(2000.0), Some(2000.0), Some(1333.0), None)
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! (force_page_cache_ra, mm/readahead.c), and faults or read calls read the rest later.
 
 use crate::doctor::fact::Fact;
-use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, Subject};
+use crate::doctor::rule::{Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, Subject, thresholds};
 use crate::watch::evidence::{Evidence, WillNeed};
 use majorfault::Bytes;
 
@@ -10,15 +10,20 @@ pub(super) const RULE: Rule = Rule {
     name: "will_need_cap",
     summary: "WILLNEED asks for more than the kernel reads in one call: the kernel silently cuts the range",
     looks_at: &[Part::AdviceCalls],
-    thresholds: &[],
+    thresholds: THRESHOLDS,
     trouble: "WILLNEED asks for {longest}, but the kernel silently reads only the first {cap}",
     remedies: &[&OF_MAPPING, &BY_READAHEAD, &OF_FILE],
     gain: Gain::Unknown,
-    explains: &[],
+    explains: &[&super::read_ahead_flood::RULE, &super::fault_stall::RULE],
     look: Sight::Each(look),
     #[cfg(test)]
     example: tests::example,
 };
+
+thresholds! {
+    /// Share of the file that the longest call asked for, from which on what is waited for later is what it was to bring.
+    MOST: f64 = 0.5, Share;
+}
 
 const PROOF: Proof = Proof::Command("majorfault reproduce S2 # claim S2.willneed");
 
@@ -51,13 +56,19 @@ const OF_FILE: Remedy = Remedy {
 fn look(evidence: &Evidence) -> Vec<Case> {
     let Some(advice) = &evidence.advice else { return Vec::new() };
     let cut = advice.will_need.iter().filter(|asked| asked.beyond_cap > 0 && !is_all_there(evidence, asked));
-    cut.filter_map(case).collect()
+    cut.filter_map(|asked| Some(Case { is_cause: is_cause(evidence, asked), ..case(asked)? })).collect()
 }
 
 /// What is cached already costs nothing to ask for.
 fn is_all_there(evidence: &Evidence, asked: &WillNeed) -> bool {
     let waits = evidence.files.iter().any(|file| file.id == asked.id && file.waits > 0);
     !waits && asked.cached_bytes.zip(asked.size_bytes).is_some_and(|(cached, size)| cached >= size)
+}
+
+/// Whether the waits for the file are for what was asked for and cut: most of it, and memory has room for that.
+fn is_cause(evidence: &Evidence, asked: &WillNeed) -> bool {
+    let is_most = asked.size_bytes.is_some_and(|size| asked.longest_bytes as f64 >= size as f64 * MOST);
+    is_most && evidence.room_bytes().is_some_and(|room| asked.longest_bytes <= room)
 }
 
 fn case(asked: &WillNeed) -> Option<Case> {
@@ -129,6 +140,24 @@ mod tests {
         assert_eq!(found.evidence[0], "1 of 3 calls ask for more than 8.00 MiB");
         assert!(found.remedy.contains("at += 8388608) madvise(p + at"), "{}", found.remedy);
         assert_eq!(found.severity, Severity::Warning);
+    }
+
+    /// Seen with numpy: WILLNEED for a file of 512 MiB, and then the waits for the rest of it stood first.
+    #[test]
+    fn it_explains_the_waits_for_what_was_cut_where_most_was_asked_for_and_fits() {
+        let rules = |longest_bytes, limit_bytes| {
+            let mut evidence = asking(|asked| asked.longest_bytes = longest_bytes);
+            (evidence.files[0].waits, evidence.files[0].waited_ns, evidence.files[0].major) =
+                (1000, 15_000_000_000, 1000);
+            evidence.group.as_mut().unwrap().limit_bytes = Some(limit_bytes);
+            crate::doctor::examine(&[evidence]).into_iter().map(|found| found.rule).collect::<Vec<_>>()
+        };
+        let room = (1 << 30) + (200 << 20);
+
+        assert_eq!(rules(1 << 30, room), ["will_need_cap"]);
+        assert_eq!(rules(1 << 29, room), ["will_need_cap"]);
+        assert_eq!(rules((1 << 29) - 1, room).len(), 2, "less than half");
+        assert_eq!(rules(1 << 30, room - 1).len(), 2, "it would not stay");
     }
 
     #[test]
