@@ -386,9 +386,7 @@ impl Sampler {
         let each = self.processors.iter().zip(self.rings.iter_mut().flatten());
         let opened = each.map(|(processor, rings)| open(*processor, rings)).collect::<io::Result<Vec<()>>>();
         // A thread may end meanwhile.
-        if let Err(error) = opened
-            && error.raw_os_error() != Some(libc::ESRCH)
-        {
+        if let Some(error) = opened.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH)) {
             self.reads = Err(file_reads::refused(&error));
         }
     }
