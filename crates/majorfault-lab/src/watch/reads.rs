@@ -3,7 +3,7 @@
 use super::evidence::ReadFile;
 use super::files;
 use super::tally::Tally;
-use majorfault::observe::pattern::{self, Access};
+use majorfault::observe::pattern::{self, Access, Pattern, Recognised};
 use majorfault::observe::places::FileId;
 use majorfault::observe::sampler::ReadCall;
 use std::collections::HashMap;
@@ -16,8 +16,14 @@ const MOST_FILES: usize = 1024;
 /// The most files that are kept open for their size; others are counted by their identity.
 const MOST_OPEN: usize = 128;
 
+/// The most threads whose last read of a file is remembered; then all are forgotten.
+const MOST_THREADS: usize = 4096;
+
 /// Reads of a file from which on it is looked up: most small files are opened, read and closed faster than anybody can look.
 const LOOKED_UP: u64 = 4;
+
+/// Share of the calls that go on where the thread's last one ended which makes it a scan, whatever the length of the calls.
+const SCAN: f64 = 0.6;
 
 /// Reads by file.
 #[derive(Default)]
@@ -31,6 +37,11 @@ pub struct ReadTally {
 struct Reading {
     tally: Tally,
     pages: u64,
+    /// Calls seen, and those that went on where the thread's last one ended.
+    seen: u64,
+    continued: u64,
+    /// The page after the last read of each thread.
+    ends: HashMap<u32, u64>,
     /// With its path; none before it was looked up, and where that was in vain.
     file: Option<(String, File)>,
     is_looked_up: bool,
@@ -53,6 +64,7 @@ impl ReadTally {
         let (first, last) = call.pages;
         let access = Access { thread: call.thread, offset: first.saturating_mul(page) };
         reading.tally.add_many(access, at_ns, count);
+        reading.follow(call.thread, call.pages);
         reading.pages =
             reading.pages.saturating_add(last.saturating_sub(first).saturating_add(1).saturating_mul(count));
         if !reading.is_looked_up && reading.tally.latest.len() as u64 >= LOOKED_UP && self.open < MOST_OPEN {
@@ -77,11 +89,38 @@ impl ReadTally {
 
 impl Reading {
     fn new(length: Duration) -> Reading {
-        Reading { tally: Tally::new(length), pages: 0, file: None, is_looked_up: false }
+        let (tally, ends) = (Tally::new(length), HashMap::new());
+        Reading { tally, pages: 0, seen: 0, continued: 0, ends, file: None, is_looked_up: false }
+    }
+
+    fn follow(&mut self, thread: u32, (first, last): (u64, u64)) {
+        if self.ends.len() >= MOST_THREADS {
+            self.ends.clear();
+        }
+        let next = last.saturating_add(1);
+        // A call that ends within a page has the next one begin in the same page.
+        let goes_on = self.ends.insert(thread, next).is_some_and(|end| first <= end && end <= next && first + 1 >= end);
+        self.seen += 1;
+        self.continued += u64::from(goes_on);
+    }
+
+    /// The order: long calls, one after the other, are no stride.
+    fn order(&self, latest: &[Access]) -> Recognised {
+        let share = self.continued as f64 / self.seen.max(1) as f64;
+        match share >= SCAN {
+            true => Recognised {
+                pattern: Pattern::Sequential,
+                confidence: share,
+                threads: self.ends.len(),
+                repeats: pattern::recognise(latest).repeats,
+            },
+            false => pattern::recognise(latest),
+        }
     }
 
     fn into_file(self, id: FileId) -> ReadFile {
-        let latest: Vec<Access> = self.tally.latest.into();
+        let latest: Vec<Access> = self.tally.latest.iter().copied().collect();
+        let order = self.order(&latest);
         let (path, file) = self.file.unzip();
         ReadFile {
             id,
@@ -91,7 +130,7 @@ impl Reading {
             calls: self.tally.faults,
             bytes: self.pages.saturating_mul(rustix::param::page_size() as u64),
             begun_pages: self.tally.pages.len() as u64,
-            order: Some(pattern::recognise(&latest)),
+            order: Some(order),
             latest,
             grid: Some(self.tally.grid),
         }
@@ -144,6 +183,31 @@ mod tests {
 
         let files = reads.into_files();
         assert_eq!((files[0].path.as_str(), files[0].size_bytes), (file.path().to_str().unwrap(), Some(1 << 20)));
+    }
+
+    /// The order of calls of so many pages, at these ones.
+    fn order(pages: u64, firsts: impl Iterator<Item = u64>) -> Pattern {
+        let mut reads = ReadTally::new(Duration::from_secs(1));
+        firsts.for_each(|first| reads.add(call(5, (8, 1), first, pages), 0, 1));
+        reads.into_files()[0].order.unwrap().pattern
+    }
+
+    #[test]
+    fn long_calls_one_after_the_other_are_a_scan_and_with_gaps_a_stride() {
+        assert_eq!(order(256, (0..100).map(|call| call * 256)), Pattern::Sequential);
+        assert_eq!(order(257, (0..100).map(|call| call * 256)), Pattern::Sequential, "a page is read in two parts");
+        assert_eq!(order(255, (0..100).map(|call| call * 256)), Pattern::Strided(1 << 20));
+        assert_eq!(order(512, (0..100).map(|call| call * 256)), Pattern::Strided(1 << 20), "half of it is read again");
+    }
+
+    #[test]
+    fn it_is_a_scan_where_six_tenths_of_the_calls_go_on() {
+        let jumps = |going: u64| {
+            (0..100).map(move |call| if call % 100 <= going { call * 256 } else { (call * 7919) % 1009 * 4096 })
+        };
+
+        assert_eq!(order(256, jumps(60)), Pattern::Sequential);
+        assert_ne!(order(256, jumps(59)), Pattern::Sequential);
     }
 
     #[test]
