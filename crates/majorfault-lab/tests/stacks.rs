@@ -35,6 +35,8 @@ fn world() -> Option<World> {
     let world = World::new();
     std::fs::write(world.path("scan.c"), PROGRAM).unwrap();
     world.file("data", 32 << 20);
+    // What is not written yet cannot be dropped from the page cache.
+    assert!(world.shell("sync data"));
     let mut compiler = std::process::Command::new("cc");
     compiler.args(["-O0", "-fno-omit-frame-pointer", "-o", "scan", "scan.c"]).current_dir(world.path(""));
     let built = compiler.status().map_err(|error| error.to_string());
