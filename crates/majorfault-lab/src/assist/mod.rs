@@ -138,6 +138,8 @@ struct Help {
     options: AssistOptions,
     files: HashMap<FileId, Followed>,
     readers: HashMap<(u32, FileId), FileReader>,
+    /// Reads by calls that found what was read ahead for them.
+    gained: u64,
     /// Files that calls read, and that are left alone.
     left: HashSet<FileId>,
     allowance: Allowance,
@@ -187,7 +189,7 @@ impl Help {
             let seen = faults.read(|happened, places| self.see(happened, places));
             self.outcome.faults += seen;
             self.pump();
-            if let Some(on) = quota.turn(Instant::now(), self.outcome.reads) {
+            if let Some(on) = quota.turn(Instant::now(), self.outcome.reads - self.gained) {
                 faults.switch_reads(on);
             }
             pause = self.pause_after(pause, seen);
@@ -276,7 +278,14 @@ impl Help {
         }
         if let Some(file) = self.files.get_mut(&id) {
             file.outcome.reads += 1;
-            self.show(thread, id, |reader| Ok(reader.observe_read(extent)));
+            let mut gained = 0;
+            self.show(thread, id, |reader| {
+                let before = reader.tally.used;
+                let wants = reader.observe_read(extent);
+                gained = u64::from(reader.tally.used > before);
+                Ok(wants)
+            });
+            self.gained += gained;
         }
     }
 
@@ -605,6 +614,8 @@ mod tests {
             }
             let file = help.by_file().remove(0);
             assert_eq!((help.outcome.reads, file.reads, file.threads, file.path.is_empty()), (32, 32, 1, false));
+            // Rows of two pages, each of which is asked for, or not.
+            assert_eq!(help.gained * 2, file.tally.used);
             (file.tally.asked, file.tally.used)
         };
 

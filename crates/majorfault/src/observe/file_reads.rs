@@ -2,8 +2,8 @@
 //! cache.
 //!
 //! Uses the tracepoint filemap:mm_filemap_get_pages (Linux 6.12): hit for each stretch of pages that a call takes from the page cache, with the
-//! file's identity, so that no descriptor has to be known, and no system call of any process takes longer by more than the hit itself (0.2 to
-//! 0.4 us). Reads past the page cache (O_DIRECT, DAX) and of memory file systems are not seen.
+//! file's identity, so that no descriptor has to be known, and no system call is slowed down by itself. A read that is seen takes
+//! more than a microsecond longer. Reads past the page cache (O_DIRECT, DAX) and of memory file systems are not seen.
 
 use crate::needs::{Missing, Need, Probe};
 use crate::proc::tracefs::{self, Tracepoint};

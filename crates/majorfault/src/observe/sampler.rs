@@ -397,7 +397,7 @@ impl Sampler {
     }
 
     /// Goes on seeing reads by calls, or leaves them out for a while: of a program that reads a million times each second from the page cache,
-    /// each read takes a third longer meanwhile.
+    /// each read takes twice as long meanwhile.
     pub fn switch_reads(&mut self, on: bool) {
         self.are_reads_on = on;
         let is_paused = self.pace.as_ref().is_some_and(|pace| pace.until.is_some());
