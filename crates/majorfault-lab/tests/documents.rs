@@ -27,8 +27,13 @@ const COMPARING: &[&str] = &[
 ];
 
 /// How a command that measures begins.
-const COMMANDS: &[&str] =
-    &["cargo bench ", "majorfault compare ", "majorfault reproduce ", "python3 tools/doctor-programs.py "];
+const COMMANDS: &[&str] = &[
+    "cargo bench ",
+    "majorfault compare ",
+    "majorfault reproduce ",
+    "majorfault top ",
+    "python3 tools/doctor-programs.py ",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
