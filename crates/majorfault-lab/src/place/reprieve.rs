@@ -8,7 +8,7 @@
 //! system call that needs memory in such a moment fails with ENOMEM or EFAULT instead; without us the program would be dead. Where swap is
 //! full, or the limit would have to be raised by too much, the killer is let go: then the kernel does what it would have done.
 //!
-//! Nobody may be left waiting where we are killed: a guard, a process of its own, lets the killer go when we have ended.
+//! Nobody may be left waiting where we are killed: a guard, a process of its own, lets the killer go and sets the limit back when we have ended.
 
 use majorfault::proc::{self, Live};
 use majorfault::sys::clock::monotonic;
@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Whether the killer is off, and whether somebody waits.
 const CONTROL: &str = "memory.oom_control";
@@ -45,6 +46,9 @@ const MOST_MORE: u64 = 16 << 20;
 /// After a step, and after a limit that could not be lowered, so long before the next step down.
 const PAUSE: Nanos = Nanos(50_000_000);
 const LONG_PAUSE: Nanos = Nanos(200_000_000);
+
+/// Pause between two trials of the guard to set the limit back.
+const SET_BACK: Duration = Duration::from_millis(100);
 
 /// Swap that must be free: with less, waiting helps nobody.
 const LEAST_SWAP: u64 = 1 << 20;
@@ -142,7 +146,7 @@ impl Reprieve {
         let path = group.join(CONTROL);
         let control = Live::open(&path).map_err(|error| Error::io("read", &path, error))?;
         // First who lets it go, then the switch.
-        let guard = guard(&path)?;
+        let guard = guard(group, limit)?;
         let mut reprieve = Reprieve {
             group: group.to_owned(),
             control,
@@ -220,7 +224,8 @@ impl Reprieve {
         let _ = fs::write(self.group.join(CONTROL), "0");
         let _ = fs::write(self.group.join(LIMIT), self.room.limit.to_string());
         if let Some(mut guard) = self.guard.take() {
-            drop(guard.stdin.take());
+            // What it is for is done.
+            let _ = guard.kill();
             let _ = guard.wait();
         }
     }
@@ -247,21 +252,30 @@ fn free_swap() -> u64 {
 }
 
 /// Starts a guard; it ends when its standard input does, which nobody but us holds open.
-fn guard(control: &Path) -> Result<Child> {
+fn guard(group: &Path, limit: u64) -> Result<Child> {
     let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
     let mut command = Command::new(&own);
-    command.arg("guard").arg(control).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg("guard")
+        .arg(group)
+        .arg(limit.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     // What ends us from the terminal must not end it before.
     command.process_group(0).spawn().map_err(|error| Error::io("start", &own, error))
 }
 
-/// Waits until `beside` has ended, then lets the killer of a group go, whose switch is at `control`.
+/// Waits until `beside` has ended, then lets the killer of the group go and sets its limit back, as soon as the kernel can.
 ///
 /// Errors: those of reading.
-pub fn stand_guard(control: &Path, mut beside: impl Read) -> io::Result<()> {
+pub fn stand_guard(group: &Path, limit: u64, mut beside: impl Read) -> io::Result<()> {
     io::copy(&mut beside, &mut io::sink())?;
-    // The group is gone where all went well.
-    let _ = fs::write(control, "0");
+    let _ = fs::write(group.join(CONTROL), "0");
+    // Refused as long as more is in use than can be reclaimed; the group is gone when its last process has ended.
+    while group.exists() && fs::write(group.join(LIMIT), limit.to_string()).is_err() {
+        std::thread::sleep(SET_BACK);
+    }
     Ok(())
 }
 
@@ -322,14 +336,15 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_lets_the_killer_go_when_what_it_stands_beside_has_ended() {
+    fn a_guard_lets_the_killer_go_and_sets_the_limit_back_when_what_it_stands_beside_has_ended() {
         let dir = tempfile::tempdir().unwrap();
-        let control = dir.path().join(CONTROL);
-        fs::write(&control, "1").unwrap();
+        fs::write(dir.path().join(CONTROL), "1").unwrap();
+        fs::write(dir.path().join(LIMIT), "90").unwrap();
 
-        stand_guard(&control, io::empty()).unwrap();
+        stand_guard(dir.path(), 64, io::empty()).unwrap();
 
-        assert_eq!(fs::read_to_string(&control).unwrap(), "0");
-        stand_guard(&dir.path().join("gone/x"), io::empty()).unwrap();
+        let now = [CONTROL, LIMIT].map(|file| fs::read_to_string(dir.path().join(file)).unwrap());
+        assert_eq!(now, ["0", "64"]);
+        stand_guard(&dir.path().join("gone"), 64, io::empty()).unwrap();
     }
 }

@@ -165,7 +165,9 @@ pub struct Sampler {
     pausing: Vec<Sampling>,
     /// Those of reads that own no ring; they pause with the faults, and by themselves.
     reading: Vec<Sampling>,
-    reads: Result<ReadPoint, Missing>,
+    reads: Option<ReadPoint>,
+    /// Why they are not seen, or not of all threads.
+    lacks_reads: Option<Missing>,
     are_reads_on: bool,
     stretches: Stretches,
     kernel: Kernel,
@@ -270,6 +272,10 @@ impl Sampler {
 
     fn empty(kernel: Kernel, stacks: Stacks) -> Sampler {
         let processors = processors();
+        let (reads, lacks_reads) = match ReadPoint::find() {
+            Ok(point) => (Some(point), None),
+            Err(missing) => (None, Some(missing)),
+        };
         Sampler {
             opened: monotonic(),
             rings: processors.iter().map(|_| None).collect(),
@@ -277,7 +283,8 @@ impl Sampler {
             lasting: Vec::new(),
             pausing: Vec::new(),
             reading: Vec::new(),
-            reads: ReadPoint::find(),
+            reads,
+            lacks_reads,
             are_reads_on: true,
             stretches: Stretches::default(),
             kernel,
@@ -368,7 +375,7 @@ impl Sampler {
 
     /// Opens the reads of these threads, where that is permitted: without them all else is seen.
     fn follow_reads(&mut self, threads: Threads, is_paused: bool) {
-        let Ok(point) = &self.reads else { return };
+        let Some(point) = &self.reads else { return };
         let mut open = |processor: u32, rings: &mut Rings| -> io::Result<()> {
             let event = point.sample(threads, processor)?;
             if is_paused || !self.are_reads_on {
@@ -387,13 +394,14 @@ impl Sampler {
         let opened = each.map(|(processor, rings)| open(*processor, rings)).collect::<io::Result<Vec<()>>>();
         // A thread may end meanwhile.
         if let Some(error) = opened.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH)) {
-            self.reads = Err(file_reads::refused(&error));
+            // Those that are followed go on, and their rings are to be read.
+            self.lacks_reads = Some(file_reads::refused(&error));
         }
     }
 
     /// Why reads by calls are not seen, or not of all threads; none where they are.
     pub fn lacks_reads(&self) -> Option<&Missing> {
-        self.reads.as_ref().err()
+        self.lacks_reads.as_ref()
     }
 
     /// Goes on seeing reads by calls, or leaves them out for a while: of a program that reads a million times each second from the page cache,
@@ -603,7 +611,7 @@ impl Sampler {
                     sampled = (self.batch.len() - before) as u64;
                 }
             }
-            if let (Some(ring), Ok(point)) = (reads, &self.reads) {
+            if let (Some(ring), Some(point)) = (reads, &self.reads) {
                 let before = self.batch.len();
                 let batch = &mut self.batch;
                 let begun = |hit: Hit<'_>| Some((hit.at, Origin::Reads, point.record(&hit)?));
@@ -863,6 +871,34 @@ mod tests {
 
         assert_eq!(seen, [(700, 700), (3, 602), (3, 602), (40, 41), (9, 9)]);
         assert_eq!((sampler.lost(), sampler.lacks_reads()), (0, None));
+    }
+
+    #[test]
+    fn reads_that_cannot_be_followed_are_told_and_those_that_are_go_on() {
+        use std::os::unix::fs::{FileExt, MetadataExt};
+        let test = "reads_that_cannot_be_followed_are_told_and_those_that_are_go_on";
+        if skipped(test) {
+            return;
+        }
+        if let Err(missing) = file_reads::FILE_READS.met() {
+            return eprintln!("SKIPPED {test}: {missing}");
+        }
+        let file = TestFile::on_disk(4 * PAGE);
+        let inode = file.file().metadata().unwrap().ino();
+        let mut sampler = Sampler::open(std::process::id()).unwrap();
+
+        // No machine has such a processor.
+        sampler.processors = vec![1 << 20];
+        sampler.follow_reads(Threads::Running(std::process::id()), false);
+        file.file().read_exact_at(&mut [0; PAGE], PAGE as u64).unwrap();
+        let mut seen = Vec::new();
+        sampler.read(|event| match event {
+            Seen::Read(call) if call.inode == inode => seen.push(call.pages),
+            _ => {}
+        });
+
+        assert!(sampler.lacks_reads().is_some());
+        assert_eq!(seen, [(1, 1)]);
     }
 
     #[test]
