@@ -7,6 +7,7 @@ pub mod advice_calls;
 mod advice_named;
 mod cache;
 mod cpu;
+mod fault_events;
 mod faults;
 pub mod file_reads;
 pub mod hardware;

@@ -10,47 +10,29 @@
 //!
 //! What read calls take from the page cache is seen as well where that is permitted (see [`file_reads`](super::file_reads)).
 
-use super::file_reads::{self, ReadPoint, Stretches};
+use super::fault_events::{Batch, Being, Events, Origin};
+use super::file_reads::Stretches;
 use super::pacing::{Coverage, NextTurn, Pacing, WINDOW};
 use crate::needs::{Missing, Need, Probe};
 use crate::sys::clock::monotonic;
 use crate::sys::perf::Kernel;
-use crate::sys::samples::{PerfRecord, Ring, Sampled, Sampling, Threads};
-use crate::sys::tracepoints::Hit;
+use crate::sys::samples::{PerfRecord, Sampled, Sampling, Threads};
 use crate::units::Nanos;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
 pub use crate::sys::samples::Stacks;
 
-/// Bytes of the ring for faults, for each processor: 6500 faults between two reads. Without special rights
-/// (kernel.perf_event_mlock_kb) 512 KiB may be locked for each processor.
-const FAULT_RING: usize = 256 << 10;
-
-/// The same where stacks are recorded, which make a record some six times as long.
-const STACK_RING: usize = 1 << 20;
-
-/// Bytes of the ring for ended faults and new mappings.
-const EVENT_RING: usize = 256 << 10;
-
-/// Bytes of the ring for reads by calls: 12 000 between two readings.
-const READ_RING: usize = 1 << 20;
-
-/// Bytes of a record in it.
-const HIT_BYTES: usize = 72;
-
-/// Kinds of events for each thread and processor.
-const KINDS: usize = 4;
-
-/// Listings of a process's threads until no new one is among them: threads start while others are being opened.
-const LISTINGS: usize = 5;
-
 /// A fault that took this long has waited. Faults that find their page take 0.3 to 3 us.
 pub const WAIT: Nanos = Nanos(20_000);
 
-/// Descriptors that are left for other uses.
-const SPARE_DESCRIPTORS: u64 = 64;
+/// Faults and reads a second from which on events that are only switched off cost a program more than 0.2 % of its time.
+const OFTEN: f64 = 40_000.0;
+
+/// The shortest pause after which events are opened anew, and the window then: as long again for one another as they are otherwise.
+const REOPENED_PAUSE: Nanos = Nanos(100_000_000);
+const REOPENED_WINDOW: Nanos = Nanos(2_000_000);
 
 /// Page faults with their addresses, by perf.
 pub const FAULT_SAMPLES: Need =
@@ -157,38 +139,13 @@ pub struct Mapped {
 pub struct Sampler {
     /// When it was made: nothing is sampled before.
     opened: Nanos,
-    processors: Vec<u32>,
-    /// By processor, as far as they are made.
-    rings: Vec<Option<Rings>>,
-    /// Events other than those that own a ring: those of major faults, and those that pause.
-    lasting: Vec<Sampling>,
-    pausing: Vec<Sampling>,
-    /// Those of reads that own no ring; they pause with the faults, and by themselves.
-    reading: Vec<Sampling>,
-    reads: Option<ReadPoint>,
-    /// Why they are not seen, or not of all threads.
-    lacks_reads: Option<Missing>,
+    events: Events,
     are_reads_on: bool,
     stretches: Stretches,
-    kernel: Kernel,
-    stacks: Stacks,
-    /// Threads that are followed, as far as they are known.
-    followed: HashSet<u32>,
-    unfollowed: HashSet<u32>,
-    lost: u64,
     /// The last fault that each thread began, from which its wait is measured.
     begun: HashMap<u32, (u64, Nanos)>,
-    batch: Vec<(Nanos, Origin, PerfRecord)>,
-    fullest: f64,
+    batch: Batch,
     pace: Option<Pace>,
-}
-
-/// The rings of one processor.
-#[derive(Debug)]
-struct Rings {
-    faults: Ring,
-    events: Ring,
-    reads: Option<Ring>,
 }
 
 /// Where the sampler is between sampling and pausing.
@@ -205,14 +162,8 @@ struct Pace {
     pause: Nanos,
     /// Whether there was one.
     has_paused: bool,
-}
-
-/// The ring of a record. Of two records at the same time, the beginning of a fault comes before its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Origin {
-    Faults,
-    Events,
-    Reads,
+    /// What it makes of the events.
+    being: Being,
 }
 
 impl Sampler {
@@ -252,7 +203,7 @@ impl Sampler {
     ///
     /// Errors: Missing, as [`open`](Sampler::open).
     pub fn of_started(stacks: Stacks) -> Result<Sampler, Missing> {
-        Sampler::permitted(stacks, |sampler| sampler.follow(Threads::Started))
+        Sampler::permitted(stacks, |sampler| sampler.events.follow(Threads::Started))
             .map_err(|error| refused(std::process::id(), &error))
     }
 
@@ -271,30 +222,13 @@ impl Sampler {
     }
 
     fn empty(kernel: Kernel, stacks: Stacks) -> Sampler {
-        let processors = processors();
-        let (reads, lacks_reads) = match ReadPoint::find() {
-            Ok(point) => (Some(point), None),
-            Err(missing) => (None, Some(missing)),
-        };
         Sampler {
             opened: monotonic(),
-            rings: processors.iter().map(|_| None).collect(),
-            processors,
-            lasting: Vec::new(),
-            pausing: Vec::new(),
-            reading: Vec::new(),
-            reads,
-            lacks_reads,
+            events: Events::new(kernel, stacks),
             are_reads_on: true,
             stretches: Stretches::default(),
-            kernel,
-            stacks,
-            followed: HashSet::new(),
-            unfollowed: HashSet::new(),
-            lost: 0,
             begun: HashMap::new(),
             batch: Vec::new(),
-            fullest: 0.0,
             pace: None,
         }
     }
@@ -304,120 +238,20 @@ impl Sampler {
     ///
     /// Errors: EACCES or EPERM (rights), ESRCH (no such process).
     pub fn add(&mut self, pid: u32) -> io::Result<usize> {
-        let mut added = 0;
-        for _ in 0..LISTINGS {
-            let is_new = |thread: &u32| !self.followed.contains(thread) && !self.unfollowed.contains(thread);
-            let new: Vec<u32> = threads(pid)?.into_iter().filter(is_new).collect();
-            if new.is_empty() {
-                break;
-            }
-            for thread in new {
-                added += usize::from(self.add_thread(thread)?);
-            }
-            // Threads that were started meanwhile by followed ones are followed, and the rings say which.
-            self.collect();
-        }
-        Ok(added)
-    }
-
-    /// Whether the thread is followed now; it may have ended, or be beyond the limit.
-    fn add_thread(&mut self, thread: u32) -> io::Result<bool> {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-        let open = self.lasting.len() + self.pausing.len() + self.reading.len() + KINDS * self.rings.len();
-        let needed = (open + KINDS * self.processors.len()) as u64;
-        if needed > limit.saturating_sub(SPARE_DESCRIPTORS) && !self.followed.is_empty() {
-            self.unfollowed.insert(thread);
-            return Ok(false);
-        }
-        match self.follow(Threads::Running(thread)) {
-            Ok(()) => Ok(self.followed.insert(thread)),
-            // Threads end; a thread that ended is no reason not to follow the others.
-            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(false),
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) && !self.followed.is_empty() => {
-                self.unfollowed.insert(thread);
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Opens all events of these threads on each processor, all into the rings that the first of them own.
-    fn follow(&mut self, threads: Threads) -> io::Result<()> {
-        let is_paused = self.pace.as_ref().is_some_and(|pace| pace.until.is_some());
-        for (processor, rings) in self.processors.iter().zip(&mut self.rings) {
-            let open = |what| Sampling::of(what, threads, *processor, self.kernel, self.stacks);
-            let (faults, major, minor) =
-                (open(Sampled::Faults)?, open(Sampled::MajorFaults)?, open(Sampled::MinorFaults)?);
-            if is_paused {
-                faults.switch(false)?;
-                minor.switch(false)?;
-            }
-            match rings {
-                None => {
-                    let room = if self.stacks == Stacks::Recorded { STACK_RING } else { FAULT_RING };
-                    let (faults, events) = (Ring::new(faults, room)?, Ring::new(major, EVENT_RING)?);
-                    minor.write_into(&events)?;
-                    *rings = Some(Rings { faults, events, reads: None });
-                }
-                Some(rings) => {
-                    faults.write_into(&rings.faults)?;
-                    major.write_into(&rings.events)?;
-                    minor.write_into(&rings.events)?;
-                    self.lasting.push(major);
-                    self.pausing.push(faults);
-                }
-            }
-            self.pausing.push(minor);
-        }
-        self.follow_reads(threads, is_paused);
-        Ok(())
-    }
-
-    /// Opens the reads of these threads, where that is permitted: without them all else is seen.
-    fn follow_reads(&mut self, threads: Threads, is_paused: bool) {
-        let Some(point) = &self.reads else { return };
-        let mut open = |processor: u32, rings: &mut Rings| -> io::Result<()> {
-            let event = point.sample(threads, processor)?;
-            if is_paused || !self.are_reads_on {
-                event.switch(false)?;
-            }
-            match &rings.reads {
-                None => rings.reads = Some(Ring::new(event, READ_RING)?),
-                Some(ring) => {
-                    event.write_into(ring)?;
-                    self.reading.push(event);
-                }
-            }
-            Ok(())
-        };
-        let each = self.processors.iter().zip(self.rings.iter_mut().flatten());
-        let opened = each.map(|(processor, rings)| open(*processor, rings)).collect::<io::Result<Vec<()>>>();
-        // A thread may end meanwhile.
-        if let Some(error) = opened.err().filter(|error| error.raw_os_error() != Some(libc::ESRCH)) {
-            // Those that are followed go on, and their rings are to be read.
-            self.lacks_reads = Some(file_reads::refused(&error));
-        }
+        self.events.add(pid, &mut self.batch)
     }
 
     /// Why reads by calls are not seen, or not of all threads; none where they are.
     pub fn lacks_reads(&self) -> Option<&Missing> {
-        self.lacks_reads.as_ref()
+        self.events.lacks_reads.as_ref()
     }
 
     /// Goes on seeing reads by calls, or leaves them out for a while: of a program that reads a million times each second from the page cache,
     /// each read takes twice as long meanwhile.
     pub fn switch_reads(&mut self, on: bool) {
         self.are_reads_on = on;
-        let is_paused = self.pace.as_ref().is_some_and(|pace| pace.until.is_some());
-        self.switch_reading(on && !is_paused);
-    }
-
-    fn switch_reading(&self, on: bool) {
-        let owners = self.rings.iter().flatten().filter_map(|rings| Some(rings.reads.as_ref()?.event()));
-        for event in owners.chain(&self.reading) {
-            // An event of a thread that has ended cannot be switched, and need not be.
-            let _ = event.switch(on);
-        }
+        let paused = self.pace.as_ref().filter(|pace| pace.until.is_some()).map(|pace| pace.being);
+        self.switch(paused.unwrap_or(Being::On));
     }
 
     /// From now on samples only as much as costs at most `share` of a processor's time (see [`pacing`](super::pacing)). Major faults are
@@ -425,14 +259,23 @@ impl Sampler {
     pub fn pace(&mut self, share: f64) {
         let since = self.opened;
         let (pacing, coverage) = (Pacing::of_started(share, since), Coverage::default());
-        self.pace = Some(Pace { share, pacing, coverage, until: None, since, pause: Nanos(0), has_paused: false });
+        self.pace = Some(Pace {
+            share,
+            pacing,
+            coverage,
+            until: None,
+            since,
+            pause: Nanos(0),
+            has_paused: false,
+            being: Being::On,
+        });
     }
 
     /// Pauses until [`resume`](Sampler::resume), because nobody will read for a while. Call [`read`](Sampler::read) before.
     pub fn hold(&mut self) {
         if let Some(pace) = self.pace.as_mut().filter(|pace| pace.until.is_none()) {
-            (pace.since, pace.until) = (monotonic(), Some(Nanos(u64::MAX)));
-            self.switch(false);
+            (pace.since, pace.until, pace.being) = (monotonic(), Some(Nanos(u64::MAX)), Being::Off);
+            self.switch(Being::Off);
         }
     }
 
@@ -451,8 +294,8 @@ impl Sampler {
         if self.pace.as_ref().is_none_or(|pace| pace.until != Some(Nanos(u64::MAX))) {
             return;
         }
-        self.collect();
-        self.switch(true);
+        self.events.collect(&mut self.batch);
+        self.switch(Being::On);
         let now = monotonic();
         if fresh.is_some() {
             let is_sampled = |record: &PerfRecord| {
@@ -508,9 +351,9 @@ impl Sampler {
         let now = monotonic();
         // Twice: what a record of one ring follows was written to another ring before it, perhaps after that one was read. What only
         // the second reading brought waits for its own second reading, else an exec would be seen after the mappings made since.
-        let first = self.collect();
+        let first = self.events.collect(&mut self.batch);
         let horizon = self.batch.iter().map(|(at, ..)| *at).max();
-        let busiest = first + self.collect();
+        let busiest = first + self.events.collect(&mut self.batch);
         let mut batch = std::mem::take(&mut self.batch);
         batch.sort_by_key(|(at, origin, _)| (*at, *origin));
         let later = batch.split_off(batch.partition_point(|(at, ..)| Some(*at) <= horizon));
@@ -521,7 +364,9 @@ impl Sampler {
             origin == Origin::Events && matches!(record, PerfRecord::Fault { .. })
         };
         let waited = batch.iter().filter(|(_, origin, record)| has_read(*origin, record)).count();
-        let weight = self.turn(now, sampled as u64, busiest.saturating_sub(waited as u64));
+        let called = batch.iter().filter(|(at, origin, _)| *origin == Origin::Reads && is_sampled(*at)).count();
+        let busiest = busiest.saturating_sub(waited as u64);
+        let weight = self.turn(now, sampled as u64, (sampled + called) as u64, busiest);
         let mut faults = 0;
         for (at, origin, record) in batch.drain(..) {
             match self.translate(origin, record) {
@@ -548,81 +393,51 @@ impl Sampler {
             return;
         };
         debug_assert!(until != Nanos(u64::MAX));
-        let took = self.switch(true);
+        let takes = monotonic();
+        self.switch(Being::On);
         let began = monotonic();
+        let mut window = WINDOW;
         if let Some(pace) = &mut self.pace {
             pace.pause = Nanos(began.0.saturating_sub(pace.since.0));
             (pace.since, pace.until) = (began, None);
-            // Switching interrupts the processors that run the program, off as well as on.
-            pace.pacing.pay(began, 0, Nanos(2 * took.0));
+            match pace.being {
+                Being::Closed => window = REOPENED_WINDOW,
+                // Switching interrupts the processors that run the program, off as well as on.
+                _ => drop(pace.pacing.pay(began, 0, Nanos(2 * began.0.saturating_sub(takes.0)))),
+            }
         }
-        while monotonic().0 < began.0 + WINDOW.0 {
+        while monotonic().0 < began.0 + window.0 {
             std::hint::spin_loop();
         }
     }
 
     /// Ends a stretch of sampling, and begins a pause where it is time to; returns what each fault of the stretch stands for.
-    fn turn(&mut self, now: Nanos, sampled: u64, busiest: u64) -> f64 {
+    fn turn(&mut self, now: Nanos, faults: u64, sampled: u64, busiest: u64) -> f64 {
         let Some(mut pace) = self.pace.take_if(|pace| pace.until.is_none()) else { return 1.0 };
-        let weight = pace.coverage.note(pace.pause, Nanos(now.0.saturating_sub(pace.since.0)), sampled);
+        let on = Nanos(now.0.saturating_sub(pace.since.0));
+        let weight = pace.coverage.note(pace.pause, on, faults);
         (pace.pause, pace.since) = (Nanos(0), now);
-        if let NextTurn::Pause(pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
-            self.switch(false);
+        if let NextTurn::Pause(mut pause) = pace.pacing.pay(now, busiest, Nanos(0)) {
+            pace.being = self.being(sampled as f64 / on.0.max(1) as f64 * 1e9);
+            if pace.being == Being::Closed {
+                pause = pause.max(REOPENED_PAUSE);
+            }
+            self.switch(pace.being);
             (pace.until, pace.has_paused) = (Some(Nanos(now.0 + pause.0)), true);
         }
         self.pace = Some(pace);
         weight
     }
 
-    /// Switches the events that may pause; returns how long that took.
-    fn switch(&self, on: bool) -> Nanos {
-        let began = monotonic();
-        for event in self.rings.iter().flatten().map(|rings| rings.faults.event()).chain(&self.pausing) {
-            // An event of a thread that has ended cannot be switched, and need not be.
-            let _ = event.switch(on);
-        }
-        self.switch_reading(on && self.are_reads_on);
-        Nanos(monotonic().0.saturating_sub(began.0))
+    /// What a pause makes of the events of processes that fault and read so often each second.
+    fn being(&self, rate: f64) -> Being {
+        if rate >= OFTEN { self.events.cheapest() } else { Being::Off }
     }
 
-    /// Takes what is in the rings; returns the number of faults on the processor that has most of them.
-    fn collect(&mut self) -> u64 {
-        self.fullest = 0.0;
-        let mut busiest = 0;
-        for Rings { faults, events, reads } in self.rings.iter_mut().flatten() {
-            let (before, mut sampled) = (self.batch.len(), 0);
-            for (ring, origin) in [(faults, Origin::Faults), (events, Origin::Events)] {
-                let (batch, lost, followed) = (&mut self.batch, &mut self.lost, &mut self.followed);
-                let bytes = ring.drain(|record| match record {
-                    PerfRecord::Lost(count) => *lost += count,
-                    PerfRecord::Forked { thread, at, .. } => {
-                        followed.insert(thread);
-                        batch.push((at, origin, record));
-                    }
-                    PerfRecord::Exited { thread, .. } => drop(followed.remove(&thread)),
-                    PerfRecord::Fault { at, .. }
-                    | PerfRecord::MinorEnded { at, .. }
-                    | PerfRecord::Executed { at, .. }
-                    | PerfRecord::Read { at, .. }
-                    | PerfRecord::Mapped { at, .. } => batch.push((at, origin, record)),
-                });
-                self.fullest = self.fullest.max(bytes as f64 / ring.size() as f64);
-                if origin == Origin::Faults {
-                    sampled = (self.batch.len() - before) as u64;
-                }
-            }
-            if let (Some(ring), Some(point)) = (reads, &self.reads) {
-                let before = self.batch.len();
-                let batch = &mut self.batch;
-                let begun = |hit: Hit<'_>| Some((hit.at, Origin::Reads, point.record(&hit)?));
-                self.lost += ring.drain_hits(|hit| batch.extend(begun(hit)));
-                let hits = self.batch.len() - before;
-                self.fullest = self.fullest.max((hits * HIT_BYTES) as f64 / ring.size() as f64);
-                sampled += hits as u64;
-            }
-            busiest = busiest.max(sampled);
-        }
-        busiest
+    /// Switches the events that may pause: the reads, too, unless they are left out anyhow.
+    fn switch(&mut self, being: Being) {
+        let of_reads = if self.are_reads_on { being } else { self.events.cheapest() };
+        self.events.switch(being, of_reads, &mut self.batch);
     }
 
     fn translate(&mut self, origin: Origin, record: PerfRecord) -> Option<Seen> {
@@ -663,31 +478,27 @@ impl Sampler {
 
     /// Records lost so far because they did not fit into the rings. Asks the kernel for each event, so not all the time.
     pub fn lost(&self) -> u64 {
-        let owners = self.rings.iter().flatten().flat_map(|rings| [rings.faults.event(), rings.events.event()]);
-        let of_reads = self.rings.iter().flatten().filter_map(|rings| Some(rings.reads.as_ref()?.event()));
-        let all = owners.chain(of_reads).chain(&self.lasting).chain(&self.pausing).chain(&self.reading);
-        // A record of a loss comes with the next record that fits: after the last one nobody says so.
-        all.map(Sampling::lost).sum::<Option<u64>>().unwrap_or(0).max(self.lost)
+        self.events.lost()
     }
 
     /// How full the fullest ring was at the last reading, from 0 to 1. Above one half, read twice as often.
     pub fn fullness(&self) -> f64 {
-        self.fullest
+        self.events.fullest
     }
 
     /// Threads that are followed now, as far as that is known.
     pub fn threads(&self) -> usize {
-        self.followed.len()
+        self.events.threads()
     }
 
     /// Threads that existed and are not followed, because descriptors are limited.
     pub fn unfollowed(&self) -> usize {
-        self.unfollowed.len()
+        self.events.unfollowed()
     }
 
     /// Whether faults that happen in the kernel on behalf of the process are seen as well.
     pub fn kernel(&self) -> Kernel {
-        self.kernel
+        self.events.kernel
     }
 }
 
@@ -773,6 +584,7 @@ fn probe() -> Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::file_reads;
     use crate::sys::map::{MapOptions, Mapping};
     use crate::test_files::{PAGE, TestFile};
 
@@ -871,34 +683,6 @@ mod tests {
 
         assert_eq!(seen, [(700, 700), (3, 602), (3, 602), (40, 41), (9, 9)]);
         assert_eq!((sampler.lost(), sampler.lacks_reads()), (0, None));
-    }
-
-    #[test]
-    fn reads_that_cannot_be_followed_are_told_and_those_that_are_go_on() {
-        use std::os::unix::fs::{FileExt, MetadataExt};
-        let test = "reads_that_cannot_be_followed_are_told_and_those_that_are_go_on";
-        if skipped(test) {
-            return;
-        }
-        if let Err(missing) = file_reads::FILE_READS.met() {
-            return eprintln!("SKIPPED {test}: {missing}");
-        }
-        let file = TestFile::on_disk(4 * PAGE);
-        let inode = file.file().metadata().unwrap().ino();
-        let mut sampler = Sampler::open(std::process::id()).unwrap();
-
-        // No machine has such a processor.
-        sampler.processors = vec![1 << 20];
-        sampler.follow_reads(Threads::Running(std::process::id()), false);
-        file.file().read_exact_at(&mut [0; PAGE], PAGE as u64).unwrap();
-        let mut seen = Vec::new();
-        sampler.read(|event| match event {
-            Seen::Read(call) if call.inode == inode => seen.push(call.pages),
-            _ => {}
-        });
-
-        assert!(sampler.lacks_reads().is_some());
-        assert_eq!(seen, [(1, 1)]);
     }
 
     #[test]

@@ -239,6 +239,22 @@ impl Sampling {
         opened.map(|fd| Sampling { fd })
     }
 
+    /// An event that never happens, for the rings that others write into. It needs no rights, and costs nobody anything.
+    ///
+    /// Errors: ENOSYS, EOPNOTSUPP (no perf in the kernel), EACCES (perf events are forbidden altogether), EMFILE.
+    pub fn of_nothing(cpu: u32) -> io::Result<Sampling> {
+        let attr = Attr {
+            kind: 1, // PERF_TYPE_SOFTWARE
+            size: ATTR_SIZE_VER5,
+            config: 9, // PERF_COUNT_SW_DUMMY
+            flags: DISABLED | EXCLUDE_KERNEL | EXCLUDE_HYPERVISOR | WATERMARK | USE_CLOCKID,
+            wakeup_events: u32::MAX,
+            clock_id: libc::CLOCK_MONOTONIC,
+            ..Attr::default()
+        };
+        perf::open(&attr, 0, cpu as i32).map(|fd| Sampling { fd })
+    }
+
     /// Goes on sampling, or pauses; so do the events that children and new threads have inherited.
     ///
     /// Errors: those of ioctl(2).
