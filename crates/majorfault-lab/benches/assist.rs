@@ -5,7 +5,7 @@
 //! memory for all of the file and within a quarter of it, with the device's read-ahead as found and 128 KiB; cold, in turns,
 //! program and assistant as the user nobody. Bytes are those that the device read, CPU is the assistant's time over the
 //! program's, and the program's CPU is over that of the run alone. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
-//! `--memory all|quarter`, `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians
+//! `--memory all|quarter`, `--learn` (a fourth program, beside an assistant with the profile of an earlier run), `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians
 //! and extremes of the rounds' ratios. Needs root, for the limits and the settings. A case in which the tool failed, or read
 //! nothing ahead of a stride, has no figures; where there was one, the exit code is 1.
 
@@ -57,6 +57,7 @@ struct Plan {
     read_ahead: Vec<Option<u64>>,
     quarter: Vec<bool>,
     tool: String,
+    learn: bool,
 }
 
 impl Plan {
@@ -69,6 +70,7 @@ impl Plan {
             read_ahead: vec![None, Some(128)],
             quarter: vec![false, true],
             tool: "assist".to_owned(),
+            learn: false,
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -78,6 +80,7 @@ impl Plan {
                 "--size" => plan.size = value().parse::<u64>().expect("MiB") << 20,
                 "--threads" => plan.threads = vec![value().parse().expect("a number")],
                 "--read-ahead" => plan.read_ahead = vec![value().parse().ok()],
+                "--learn" => plan.learn = true,
                 "--tool" => plan.tool = value().to_owned(),
                 "--memory" => plan.quarter = vec![value() == "quarter"],
                 order => plan.orders.push(order.to_owned()),
@@ -147,6 +150,15 @@ impl Visitor for Touch {
     }
 }
 
+/// What the assistant beside a program knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    /// Nothing.
+    Anew,
+    /// The profile of earlier runs.
+    Knowing,
+}
+
 /// One run of one arm.
 struct Ran {
     seconds: f64,
@@ -183,7 +195,7 @@ fn compare(plan: &Plan) -> usize {
                     let found = read_ahead.map_or("found".to_owned(), |kib| format!("{kib} KiB"));
                     let memory = if *quarter { "a quarter" } else { "all" };
                     let name = format!("{order}, {threads} threads, {memory}, read-ahead {found}");
-                    if let Err(why) = bench.case(&name, order, *threads, limit, plan.rounds) {
+                    if let Err(why) = bench.case(&name, order, *threads, limit, plan) {
                         eprintln!("{name}: NOT MEASURED: {why}");
                         failed += 1;
                     }
@@ -211,6 +223,8 @@ impl Bench {
         (0..size >> 20).for_each(|_| made.write_all(&block).expect("room on the disk"));
         made.sync_all().expect("data on the disk");
         std::os::unix::fs::chown(&file, Some(NOBODY), None).expect("root");
+        std::fs::create_dir(dir.path().join("kept")).expect("room on the disk");
+        std::os::unix::fs::chown(dir.path().join("kept"), Some(NOBODY), None).expect("root");
         let device = made.metadata().expect("the file just made").dev();
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
         Bench { program, majorfault, file, device, tool: tool.to_owned(), _dir: dir }
@@ -219,16 +233,22 @@ impl Bench {
     /// Prints the line of a case.
     ///
     /// Errors: in a sentence, where the tool failed or did nothing of what is measured.
-    fn case(&self, name: &str, order: &str, threads: u64, limit: Option<u64>, rounds: usize) -> Result<(), String> {
+    fn case(&self, name: &str, order: &str, threads: u64, limit: Option<u64>, plan: &Plan) -> Result<(), String> {
         let policy = match order {
             "sequential" | "random" | "chase" => "policy=learned".to_owned(),
             stride => format!("policy=strided,stride={stride},length=8"),
         };
-        let mut ran: [Vec<Ran>; 3] = Default::default();
-        for round in 0..rounds {
-            for arm in (0..3).map(|turn| (turn + round) % 3) {
+        let beside = [None, Some(Beside::Anew), None, Some(Beside::Knowing)];
+        let arms = if plan.learn { 4 } else { 3 };
+        if plan.learn {
+            let _ = std::fs::remove_file(self.profile());
+            self.run(order, threads, "advice=normal", beside[3], limit)?;
+        }
+        let mut ran: [Vec<Ran>; 4] = Default::default();
+        for round in 0..plan.rounds {
+            for arm in (0..arms).map(|turn| (turn + round) % arms) {
                 let method = if arm == 2 { policy.as_str() } else { "advice=normal" };
-                ran[arm].push(self.run(order, threads, method, arm == 1, limit)?);
+                ran[arm].push(self.run(order, threads, method, beside[arm], limit)?);
             }
         }
         let all: Vec<serde_json::Value> = ran[1].iter().filter_map(|ran| ran.said.clone()).collect();
@@ -255,13 +275,29 @@ impl Bench {
             cpu,
             told(ratio(1, 0, |ran| ran.program_cpu_ns))
         );
+        if plan.learn {
+            let of = |under| told(ratio(under, 3, |ran| ran.seconds));
+            println!(
+                "    knowing the stride: {:.3}s, of the policy's speed {}, of its own before {}",
+                seconds(3),
+                of(2),
+                of(1)
+            );
+        }
         Ok(())
     }
 
     /// One run, cold.
     ///
     /// Errors: those of [`said::document`].
-    fn run(&self, order: &str, threads: u64, method: &str, assisted: bool, limit: Option<u64>) -> Result<Ran, String> {
+    fn run(
+        &self,
+        order: &str,
+        threads: u64,
+        method: &str,
+        beside: Option<Beside>,
+        limit: Option<u64>,
+    ) -> Result<Ran, String> {
         let file = std::fs::File::open(&self.file).expect("the file just made");
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
         let place = limit.map(|bytes| MemoryLimit::create(Bytes(bytes)).expect("the right to limit memory"));
@@ -275,9 +311,12 @@ impl Bench {
         if let Some(place) = &place {
             place.add(child.id()).expect("a place for the child");
         }
-        let assistant = assisted.then(|| {
+        let assistant = beside.map(|beside| {
             let mut assist = Command::new(&self.majorfault);
             assist.args([&self.tool, &child.id().to_string(), "--for", "3600s", "--json"]);
+            if beside == Beside::Knowing {
+                assist.arg("--learn").arg(self.profile());
+            }
             assist.stdout(Stdio::piped()).stderr(Stdio::piped()).uid(NOBODY);
             let assist = assist.spawn().expect("an assistant");
             std::thread::sleep(std::time::Duration::from_millis(200));
@@ -296,6 +335,10 @@ impl Bench {
             eprintln!("{order} {seconds:.3} s: {}", said["files"][0]);
         }
         Ok(Ran { seconds, device_bytes, program_cpu_ns: cpu * 1e9, said })
+    }
+
+    fn profile(&self) -> PathBuf {
+        self.file.with_file_name("kept").join("profile.json")
     }
 
     fn device_bytes(&self) -> f64 {

@@ -64,6 +64,28 @@ fn a_stride_is_read_ahead_and_used() {
     assert!(asked > 4 << 20 && used * 10 > asked * 8, "{file:#}");
 }
 
+#[test]
+fn what_was_learnt_is_kept_for_the_next_run_and_nothing_else_is_overwritten() {
+    if !samples() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (profile, other) = (dir.path().join("profile.json"), dir.path().join("other"));
+    std::fs::write(&other, "my data").unwrap();
+    let learnt = || -> Value { serde_json::from_str(&std::fs::read_to_string(&profile).unwrap()).unwrap() };
+    let stride = |file: &Value| learnt()["strides"][file["path"].as_str().unwrap()].clone();
+
+    let first = data(&assisted_with("column", &["--learn", profile.to_str().unwrap()]));
+    assert_eq!(stride(&first), 256 << 10);
+    let again = data(&assisted_with("column", &["--learn", profile.to_str().unwrap()]));
+    assert_eq!((&again["stride_bytes"], stride(&again)), (&(256 << 10).into(), (256 << 10).into()));
+
+    let world = World::new();
+    let said = world.majorfault(&["assist", "1", "--learn", other.to_str().unwrap()]);
+    assert!(said.code == Some(2) && said.errors.contains("is no profile"), "{:?} {}", said.code, said.errors);
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "my data");
+}
+
 fn file_reads() -> bool {
     let found = majorfault::observe::file_reads::FILE_READS.met();
     samples() && facility("file reads", found.map_err(|missing| missing.to_string()))

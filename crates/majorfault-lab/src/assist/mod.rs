@@ -4,11 +4,13 @@
 mod allowance;
 mod call_quota;
 mod json;
+mod profile;
 mod reader;
 mod rows;
 mod terminal;
 
 pub use json::document;
+pub use profile::Profile;
 pub use terminal::print;
 
 use crate::watch::faults::{Faults, FileFault, FileRead, Happened};
@@ -73,6 +75,8 @@ pub struct AssistOptions {
     pub rate: Option<u64>,
     /// A trace of an earlier run, and its path: only the files that it names are read ahead.
     pub trace: Option<(PathBuf, Trace)>,
+    /// What earlier runs have shown.
+    pub profile: Profile,
 }
 
 /// What was done.
@@ -119,6 +123,8 @@ pub struct AssistedFile {
     pub threads: usize,
     /// Totals over all threads; the stride is that of the thread that read most.
     pub tally: ReadCounts,
+    /// The stride that was followed over pages which nobody else had read.
+    pub proved: Option<u64>,
     /// Why the program could not be helped with this file.
     pub refused: Option<String>,
 }
@@ -152,7 +158,14 @@ struct Help {
 
 impl Default for AssistOptions {
     fn default() -> AssistOptions {
-        AssistOptions { length: None, budget: 8 << 20, rows: 1024, rate: None, trace: None }
+        AssistOptions {
+            length: None,
+            budget: 8 << 20,
+            rows: 1024,
+            rate: None,
+            trace: None,
+            profile: Profile::default(),
+        }
     }
 }
 
@@ -161,7 +174,7 @@ struct Followed {
     outcome: AssistedFile,
     /// What its readers are made from; none where we cannot read the file.
     base: Option<(Arc<Target>, Follower, Reach)>,
-    /// A stride that one of its threads has.
+    /// A stride that one of its threads has, or had in an earlier run.
     known: Option<u64>,
 }
 
@@ -307,6 +320,7 @@ impl Help {
         let Some(reader) = self.readers.get_mut(&(thread, id)) else { return };
         let wants = what(reader);
         file.known = reader.proved.or(file.known);
+        file.outcome.proved = reader.proved.or(file.outcome.proved);
         self.alert |= reader.is_alert();
         match wants {
             Ok(true) if !self.busy.contains(&(thread, id)) => self.busy.push_back((thread, id)),
@@ -355,8 +369,8 @@ impl Help {
         let base = file
             .ok_or_else(|| "the file cannot be opened for reading (it is gone, or another user's)".to_owned())
             .and_then(|file| self.base(file, id, &path).map_err(|error| error.to_string()));
-        let refused = base.as_ref().err().cloned();
-        Followed { outcome: AssistedFile { path, refused, ..AssistedFile::default() }, base: base.ok(), known: None }
+        let (refused, known) = (base.as_ref().err().cloned(), self.options.profile.stride(&path));
+        Followed { outcome: AssistedFile { path, refused, ..AssistedFile::default() }, base: base.ok(), known }
     }
 
     fn base(&self, file: &File, id: FileId, path: &str) -> Result<(Arc<Target>, Follower, Reach)> {
@@ -709,6 +723,18 @@ mod tests {
         let kilobytes = files::read_ahead_kb(data.id.device).unwrap_or(128);
         assert_eq!((reach.rows, reach.budget, reach.read_ahead), (7, 3 << 20, kilobytes * 1024));
         assert_eq!(target.len(), ROW);
+    }
+
+    #[test]
+    fn a_stride_of_an_earlier_run_is_known_from_the_first_fault_on() {
+        let data = Mapped::new(1);
+        let path = data.file.path().to_str().unwrap().to_owned();
+        let mut profile = Profile::default();
+        profile.learn(&[AssistedFile { path: path.clone(), proved: Some(65536), ..AssistedFile::default() }]);
+        let help = Help { options: AssistOptions { profile, ..AssistOptions::default() }, ..Help::default() };
+
+        let known = |path| help.open(Some(data.file.as_file()), data.id, path).known;
+        assert_eq!((known(path), known("/other".to_owned())), (Some(65536), None));
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn line(file: &AssistedFile) -> String {
-    let AssistedFile { path, faults, reads, waits, waited_ns, threads, tally, refused } = file;
+    let AssistedFile { path, faults, reads, waits, waited_ns, threads, tally, refused, .. } = file;
     let bytes = |pages: u64| Bytes(pages * PAGE).rounded();
     let what = match (tally.stride, tally.asked, refused) {
         (_, _, Some(why)) => format!("not helped: {why}"),

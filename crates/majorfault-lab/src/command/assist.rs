@@ -1,6 +1,6 @@
 //! `majorfault assist`: prefetches for a running program from outside.
 
-use crate::assist::{self, AssistOptions};
+use crate::assist::{self, AssistOptions, Profile};
 use crate::command::launched::Whom;
 use crate::command::{Exit, stop_flag};
 use majorfault::trace::Trace;
@@ -31,6 +31,9 @@ pub struct Args {
     /// Read ahead by this trace of an earlier run, only in the files that it names; see `majorfault trace`
     #[arg(long, value_name = "FILE.flt")]
     trace: Option<PathBuf>,
+    /// Begin with the strides that this file names, and keep there what is learnt, for the next run
+    #[arg(long, value_name = "PROFILE.json")]
+    learn: Option<PathBuf>,
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
@@ -38,18 +41,20 @@ pub struct Args {
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { whom, length, budget, rate, trace, json } = args;
+    let Args { whom, length, budget, rate, trace, learn, json } = args;
     if budget.0 < 64 << 10 {
         return Err(Error::Invalid(format!("--budget {budget} is too small to read ahead; give 64k or more")));
     }
     let stop = stop_flag()?;
     let trace = trace.map(|path| Trace::read(&path).map(|trace| (path, trace))).transpose()?;
+    let profile = learn.as_ref().map(|path| Profile::read(path)).transpose()?.unwrap_or_default();
     let (mut launched, target) = whom.launch()?;
     let options = AssistOptions {
         length: length.map(|length| Duration::from_nanos(length.0)),
         budget: budget.0,
         rate: rate.map(|rate| rate.0),
         trace,
+        profile: profile.clone(),
         ..AssistOptions::default()
     };
     let outcome = match assist::assist(target, options, &stop) {
@@ -61,6 +66,12 @@ pub fn run(args: Args) -> Result<Exit> {
         }
         Err(error) => return Err(error),
     };
+    if let Some(path) = learn {
+        let mut profile = profile;
+        profile.learn(&outcome.files);
+        // What the program did stands; only the next run begins without it.
+        profile.write(&path).unwrap_or_else(|error| eprintln!("majorfault: {error}"));
+    }
     let mut text = Vec::new();
     let written = match json {
         true => writeln!(text, "{:#}", assist::document(&outcome)),

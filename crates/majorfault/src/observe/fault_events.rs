@@ -297,7 +297,6 @@ impl Events {
 
     /// Opens them on all threads; whether no thread was started meanwhile.
     fn reopen(&mut self, faults: bool, reads: bool, batch: &mut Batch) -> bool {
-        self.collect(batch);
         let known: Vec<(u32, u32)> = self.followed.iter().map(|(thread, process)| (*thread, *process)).collect();
         for (thread, process) in &known {
             // Its number may be another one's by now.
