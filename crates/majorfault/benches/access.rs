@@ -3,11 +3,12 @@
 //! - `null/...`: nanoseconds for each extent of a visit that reads nothing; the floor under every other figure.
 //! - `warm scan/...`: 256 MiB of cached file summed through the `mmap` method, and through a bare loop over a mapping made
 //!   with plain mmap(2), in turns; the two should be equal.
+//! - `hints/...`: processor time of announcing a row that is not cached, one row a call and 32.
 #![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 #![allow(unsafe_code, reason = "the bare loop to be compared with has to be bare")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use majorfault::access::Reader;
+use majorfault::access::{Reader, Urgency};
 use majorfault::{Extent, Given, Layout, Target, methods};
 use std::hint::black_box;
 use std::os::fd::AsRawFd;
@@ -89,5 +90,29 @@ fn warm_scan(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, null, warm_scan);
+fn hints(criterion: &mut Criterion) {
+    let (mut reader, dir) = reader("mmap");
+    let file = std::fs::File::open(dir.path().join("data")).expect("the file just made");
+    file.sync_all().expect("data on the disk");
+    let rows: Vec<Extent> = extents().into_iter().step_by(16).collect();
+    let mut group = criterion.benchmark_group("hints");
+    group.throughput(Throughput::Elements(rows.len() as u64)).sample_size(20).measurement_time(Duration::from_secs(8));
+    for together in [1, 32] {
+        group.bench_with_input(BenchmarkId::new("rows a call", together), &together, |bencher, &together| {
+            bencher.iter_custom(|rounds| (0..rounds).map(|_| announced(&mut *reader, &file, &rows, together)).sum());
+        });
+    }
+    group.finish();
+}
+
+/// Processor time of announcing these rows, none of them cached.
+fn announced(reader: &mut dyn Reader, file: &std::fs::File, rows: &[Extent], together: usize) -> Duration {
+    let now = || Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).expect("a time");
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
+    let began = now();
+    rows.chunks(together).for_each(|some| reader.will_need(some, Urgency::Soon).expect("hints"));
+    now() - began
+}
+
+criterion_group!(benches, null, warm_scan, hints);
 criterion_main!(benches);

@@ -228,6 +228,22 @@ impl Maps {
         Ok(())
     }
 
+    /// Announces extents by as few calls as the kernel allows.
+    fn announce(&self, extents: &[Extent]) -> Result<()> {
+        let page = rustix::param::page_size();
+        let range = |extent: &Extent| {
+            let (index, at) = self.locate(*extent)?;
+            let base = self.maps[index].mapping().as_ptr() as usize;
+            Ok(base + at / page * page..(base + at + extent.length).next_multiple_of(page))
+        };
+        let ranges = extents.iter().map(range).collect::<Result<Vec<_>>>()?;
+        match advice::announce(&ranges) == ranges.iter().map(|range| range.len() as u64).sum() {
+            true => Ok(()),
+            // One by one, whatever was refused is told.
+            false => self.advise(extents, Advice::WillNeed),
+        }
+    }
+
     /// Gives advice `kind` for each extent, with one call for neighbours.
     fn advise(&self, extents: &[Extent], kind: Advice) -> Result<()> {
         let mut pending: Option<(usize, usize, usize)> = None;
@@ -402,7 +418,10 @@ impl Reader for MmapReader {
     }
 
     fn will_need(&mut self, extents: &[Extent], _urgency: Urgency) -> Result<()> {
-        self.maps.advise(extents, Advice::WillNeed)
+        match extents {
+            [] | [_] => self.maps.advise(extents, Advice::WillNeed),
+            several => self.maps.announce(several),
+        }
     }
 
     fn done_with(&mut self, extents: &[Extent]) -> Result<()> {

@@ -250,7 +250,16 @@ pub fn follow(policy: &Policy, target: Arc<Target>, given: &Given) -> Result<Fol
     };
     let cached = Cached::each_of(Arc::clone(&target));
     let predictor = |scene: &Scene| Ok(start(scene, &Given(own))?.0);
-    follower(policy, target, Common { by: By::Caller, ..common }, cached, predictor).map(|(follower, _)| follower)
+    let reader = mapped_or_read(&target)?;
+    let common = Common { by: By::Caller, ..common };
+    follower(policy, target, common, cached, reader, predictor).map(|(follower, _)| follower)
+}
+
+/// A reader for hints: mapped, because then one call announces many extents, where that is possible.
+fn mapped_or_read(target: &Arc<Target>) -> Result<Box<dyn access::Reader>> {
+    let mapped = access::MmapOptions::default().open_target(Arc::clone(target));
+    let opened = mapped.or_else(|_| access::PreadOptions::default().open_target(Arc::clone(target)));
+    opened.map(|opened| opened.reader)
 }
 
 /// The hints of `plan` for accesses to `target` that the caller makes itself, with a note where fewer bytes ahead are granted
@@ -264,7 +273,8 @@ pub(crate) fn beside<P: PolicyOptions>(
 ) -> Result<(Follower, Option<String>)> {
     let by = if common.by == By::Policy { P::POLICY.by } else { common.by };
     let cached = Cached::of(Arc::clone(&target));
-    follower(P::POLICY, target, Common { by, ..common }, cached, |scene| plan.predictor(scene))
+    let reader = access::PreadOptions::default().open_target(Arc::clone(&target))?.reader;
+    follower(P::POLICY, target, Common { by, ..common }, cached, reader, |scene| plan.predictor(scene))
 }
 
 /// A follower that gives its hints through the page cache.
@@ -273,13 +283,13 @@ fn follower(
     target: Arc<Target>,
     common: Common,
     cached: Cached,
+    reader: Box<dyn access::Reader>,
     predictor: impl FnOnce(&Scene) -> Result<Box<dyn Predictor>>,
 ) -> Result<(Follower, Option<String>)> {
     let Common { budget, by, gap, release } = common;
     let (budget, note) = granted(policy, budget, crate::headroom::free_bytes());
     let predictor = predictor(&Scene { length: target.len(), budget, gap: gap.0 })?;
     let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
-    let reader = access::PreadOptions::default().open_target(target)?.reader;
     Ok((Follower::new(reader, predictor, Hints { merge, cached, by, release })?, note))
 }
 

@@ -186,11 +186,20 @@ fn after(ranges: &[libc::iovec], mut bytes: usize) -> &[libc::iovec] {
 }
 
 fn announce_together(ranges: &[libc::iovec]) -> usize {
+    // Asked once: before Linux 6.14 each range would cost a call in vain.
+    static IS_HERE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    if !*IS_HERE.get_or_init(|| announced(&[]) == 0) {
+        return 0;
+    }
+    usize::try_from(announced(ranges)).unwrap_or(0)
+}
+
+/// The bytes taken; negative where the call was refused.
+fn announced(ranges: &[libc::iovec]) -> libc::c_long {
     // SAFETY: the vector is live and has the length given; the advice changes no byte, and the kernel checks the addresses.
-    let advised = unsafe {
+    unsafe {
         libc::syscall(libc::SYS_process_madvise, PIDFD_SELF, ranges.as_ptr(), ranges.len(), libc::MADV_WILLNEED, 0u32)
-    };
-    usize::try_from(advised).unwrap_or(0)
+    }
 }
 
 fn announce_alone(range: &libc::iovec) -> u64 {
