@@ -437,6 +437,7 @@ impl Reader for MmapReader {
 mod tests {
     use super::*;
     use crate::params::Given;
+    use crate::sys::cache;
     use crate::test_files::{PAGE, TestFile};
 
     fn opened(file: &TestFile, given: &str) -> Opened {
@@ -509,6 +510,30 @@ mod tests {
 
             assert_eq!(maps.in_place, !write);
         }
+    }
+
+    #[test]
+    fn extents_of_several_files_are_announced_each_in_its_own() {
+        let files = [0, 1].map(|_| TestFile::on_disk(4 * PAGE));
+        let forget = |file: &TestFile| {
+            file.file().sync_all().unwrap();
+            cache::fadvise(file.file(), 0, 0, cache::FileAdvice::Random).unwrap();
+            cache::fadvise(file.file(), 0, 0, cache::FileAdvice::DontNeed).unwrap();
+        };
+        files.iter().for_each(forget);
+        let paths = files.each_ref().map(|file| file.path().to_owned());
+        let layout = crate::files::Layout { stripe: crate::Bytes(4 * PAGE as u64), ..crate::files::Layout::default() };
+        let target = Arc::new(Target::open(&paths, &layout).unwrap());
+        let mut reader = MmapOptions::default().open_target(target).unwrap().reader;
+
+        let pages = [0, 6].map(|page| Extent { offset: page * PAGE as u64, length: PAGE });
+        reader.will_need(&pages, Urgency::Soon).unwrap();
+
+        let is_read = |file: usize, page: usize| {
+            let found = cache::resident(files[file].file(), (page * PAGE) as u64, PAGE as u64).unwrap();
+            found.0 > 0
+        };
+        assert_eq!([is_read(0, 0), is_read(1, 2), is_read(0, 3), is_read(1, 3)], [true, true, false, false]);
     }
 
     #[test]
