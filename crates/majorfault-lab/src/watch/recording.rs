@@ -20,6 +20,9 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The most extents of a trace; fewer than a replay accepts.
 const MOST: u64 = 60_000_000;
 
+/// The most files whose reads in vain are counted; others are looked for at each read.
+const MOST_STRANGE: usize = 1 << 16;
+
 /// Smallest unit that is mapped.
 const PAGE: u64 = 4096;
 
@@ -108,11 +111,13 @@ struct Tape {
     runs: HashMap<(u32, FileId), Run>,
     code: bool,
     unnamed: u64,
+    /// Reads so far of files that could not be named.
+    strange: HashMap<FileId, u64>,
 }
 
 impl Tape {
     fn new(writer: Writer, code: bool) -> Tape {
-        Tape { writer, files: HashMap::new(), runs: HashMap::new(), code, unnamed: 0 }
+        Tape { writer, files: HashMap::new(), runs: HashMap::new(), code, unnamed: 0, strange: HashMap::new() }
     }
 
     fn take(&mut self, happened: Happened, places: &HashMap<u32, Places>) {
@@ -125,7 +130,8 @@ impl Tape {
             }
             Happened::Read(FileRead { process, thread, file, extent }) => {
                 if let Entry::Vacant(new) = self.files.entry(file) {
-                    match files::open_by_id(process, file) {
+                    let found = looks(&mut self.strange, file).then(|| files::open_by_id(process, file)).flatten();
+                    match found {
                         Some(opened) => drop(new.insert(opened_by(&mut self.writer, opened, self.code))),
                         None => self.unnamed += 1,
                     }
@@ -173,6 +179,17 @@ impl Tape {
     }
 }
 
+/// Whether to look for a file that was not found so far: at its first read, its second, fourth, eighth and so on, because all descriptors
+/// of the process are looked through.
+fn looks(strange: &mut HashMap<FileId, u64>, file: FileId) -> bool {
+    if strange.len() >= MOST_STRANGE && !strange.contains_key(&file) {
+        return true;
+    }
+    let reads = strange.entry(file).or_default();
+    *reads += 1;
+    reads.is_power_of_two()
+}
+
 /// Whether a file is a program or a library.
 fn is_code(file: &File) -> bool {
     let mut begin = [0; 4];
@@ -207,4 +224,43 @@ fn mapped(
     let bytes = opened.and_then(|file| file.metadata().ok()).map_or_else(reach, |meta| meta.len());
     let number = writer.file(Some(path.as_str()).filter(|path| !path.is_empty()), bytes);
     Some((number, RecordedFile { path, bytes, ..RecordedFile::default() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn read(file: FileId) -> Happened {
+        let extent = Extent { offset: 0, length: PAGE as usize };
+        Happened::Read(FileRead { process: std::process::id(), thread: 1, file, extent })
+    }
+
+    #[test]
+    fn a_file_that_is_not_found_is_looked_for_at_its_first_second_fourth_and_eighth_read() {
+        let (file, mut strange) = (FileId { device: (8, 1), inode: 5 }, HashMap::new());
+
+        let looked: Vec<u64> = (1..=9).filter(|_| looks(&mut strange, file)).collect();
+
+        assert_eq!(looked, [1, 2, 4, 8]);
+    }
+
+    #[test]
+    fn reads_of_a_file_count_as_unnamed_until_it_is_found() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, [1; PAGE as usize]).unwrap();
+        let meta = std::fs::metadata(&path).unwrap();
+        let id = FileId { device: (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())), inode: meta.ino() };
+        let mut tape = Tape::new(Writer::create(&dir.path().join("t.flt")).unwrap(), true);
+
+        (0..2).for_each(|_| tape.take(read(id), &HashMap::new()));
+        let _open = File::open(&path).unwrap();
+        let named = [3, 4, 5].map(|_| {
+            tape.take(read(id), &HashMap::new());
+            tape.accesses()
+        });
+
+        assert_eq!((named, tape.unnamed), ([0, 1, 2], 3));
+    }
 }
