@@ -20,8 +20,7 @@ fn text(path: &str) -> String {
 
 const ALERTS: &str = "prometheus/alerts.yml";
 
-const HEAD: &str =
-    "# One alert for each rule of the doctor, on the metrics of majorfault doctor --all --openmetrics; generated.\n";
+const HEAD: &str = "# One alert for each rule of the doctor that finds more than notes, on the metrics of majorfault doctor --all --openmetrics; generated.\n";
 
 #[test]
 fn the_alerts_are_those_of_the_rules() {

@@ -25,6 +25,8 @@ pub struct Rule {
     pub trouble: &'static str,
     /// What helps; each finding has one of them.
     pub remedies: &'static [&'static Remedy],
+    /// Whether it may find more than a note: only then somebody is to be woken.
+    pub alerts: bool,
     /// How the gain of a remedy is predicted.
     pub gain: Gain,
     /// The rules whose findings about the same files are consequences of this one's: they are not advice then, but one line.

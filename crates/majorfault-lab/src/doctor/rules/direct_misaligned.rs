@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "reads of a file opened with O_DIRECT {do}",
     remedies: &[&ALIGN],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

@@ -14,6 +14,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "threads wait in page faults for {share} of their time",
     remedies: &[&IN_ORDER, &BY_STRIDES, &MANY_FILES, &WITHOUT_ORDER, &MANY_ALREADY],
+    alerts: true,
     gain: Gain::Waits,
     explains: &[],
     look: Sight::All(look),

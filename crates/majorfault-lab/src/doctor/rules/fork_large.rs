@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "the process forks with much writable memory",
     remedies: &[&SPAWN],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "{share} of the memory limit is anonymous memory, which cannot be freed; the OOM killer may be next",
     remedies: &[&RAISE],
+    alerts: true,
     gain: Gain::Failure,
     explains: &[],
     look: Sight::Each(look),

@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "the process maps and unmaps all the time",
     remedies: &[&OF_FILES, &OF_MEMORY],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "{count} mappings of {most} allowed; beyond that mmap fails with \"out of memory\"",
     remedies: &[&ALLOW_MORE],
+    alerts: true,
     gain: Gain::Failure,
     explains: &[],
     look: Sight::Each(look),

@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "huge pages are requested, but the mapping's address makes them impossible",
     remedies: &[&ALIGN],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

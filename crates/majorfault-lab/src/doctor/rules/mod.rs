@@ -94,6 +94,16 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_finds_notes_only_wakes_nobody() {
+        for rule in ALL {
+            let found = rule.look.at(Patient { processes: &[(rule.example)()] });
+            let is_more = found.iter().any(|case| case.severity > crate::doctor::Severity::Note);
+
+            assert_eq!(is_more, rule.alerts, "{}", rule.name);
+        }
+    }
+
+    #[test]
     fn a_rule_finds_its_example_in_whole_sentences() {
         for rule in ALL {
             let evidence = (rule.example)();

@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "a file on {filesystem} is mapped",
     remedies: &[&READ],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

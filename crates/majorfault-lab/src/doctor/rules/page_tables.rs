@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "page tables take {share} of the resident memory",
     remedies: &[&UNMAP],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

@@ -12,6 +12,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "the mapping is populated one page at a time, because MADV_RANDOM is in force",
     remedies: &[&POPULATE_FIRST],
+    alerts: true,
     gain: Gain::Waits,
     explains: &[],
     look: Sight::Each(look),

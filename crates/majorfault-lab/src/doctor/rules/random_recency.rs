@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "MADV_RANDOM lets the kernel evict hot pages like cold ones",
     remedies: &[&TAKE_BACK],
+    alerts: true,
     gain: Gain::Waits,
     explains: &[&super::thrash::RULE, &super::fault_stall::RULE],
     look: Sight::Each(look),

@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "MADV_RANDOM keeps a scan from reading ahead",
     remedies: &[&ADVISE],
+    alerts: true,
     gain: Gain::Waits,
     explains: &[&super::thrash::RULE, &super::fault_stall::RULE],
     look: Sight::Each(look),

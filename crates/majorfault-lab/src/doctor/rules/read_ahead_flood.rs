@@ -15,6 +15,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "read-ahead reads {times} times what is touched",
     remedies: &[&ADVISE, &BY_SIZE, &BY_STRIDES, &LOAD],
+    alerts: true,
     gain: Gain::Waits,
     explains: &[&super::thrash::RULE, &super::fault_stall::RULE],
     look: Sight::All(look),

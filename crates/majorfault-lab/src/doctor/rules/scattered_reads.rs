@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "read calls jump about in the file, one at a time, and reach the device",
     remedies: &[&BY_STRIDES, &WITHOUT_ORDER],
+    alerts: false,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

@@ -17,6 +17,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "pages are evicted and read again: the working set does not fit into memory",
     remedies: &[&SCAN, &HOT_SET, &POOL],
+    alerts: true,
     gain: Gain::Waits,
     explains: &[&super::fault_stall::RULE],
     look: Sight::All(look),

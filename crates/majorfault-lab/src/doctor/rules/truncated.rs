@@ -11,6 +11,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: &[],
     trouble: "the file became shorter while it is mapped; touching its missing pages raises SIGBUS",
     remedies: &[&REPLACE],
+    alerts: true,
     gain: Gain::Failure,
     explains: &[],
     look: Sight::Each(look),

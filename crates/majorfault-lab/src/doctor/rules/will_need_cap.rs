@@ -13,6 +13,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "WILLNEED asks for {longest}, but the kernel silently reads only the first {cap}",
     remedies: &[&OF_MAPPING, &BY_READAHEAD, &OF_FILE],
+    alerts: true,
     gain: Gain::Unknown,
     explains: &[&super::read_ahead_flood::RULE, &super::fault_stall::RULE],
     look: Sight::Each(look),

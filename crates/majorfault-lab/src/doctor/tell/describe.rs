@@ -138,6 +138,7 @@ mod tests {
                 backing: Backing::Decided,
             },
         ],
+        alerts: true,
         gain: Gain::Waits,
         explains: &[],
         look: Sight::Each(|_| Vec::new()),
