@@ -11,7 +11,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "read calls copy the same cached bytes again and again",
     remedies: &[&MAP],
-    alerts: true,
+    alerts: false,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::Each(look),

@@ -12,7 +12,7 @@ pub(super) const RULE: Rule = Rule {
     thresholds: THRESHOLDS,
     trouble: "much anonymous memory is in 4 KiB pages",
     remedies: &[&ALLOW, &ASK],
-    alerts: true,
+    alerts: false,
     gain: Gain::Unknown,
     explains: &[],
     look: Sight::All(look),
