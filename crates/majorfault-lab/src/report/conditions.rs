@@ -15,6 +15,8 @@ pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
         name => format!(", a virtual machine on {name}"),
     };
     let disk = match machine.rotational {
+        // Virtual disks say so, whatever is behind them.
+        Some(true) if !machine.hypervisor.is_empty() => ", a guest's disk",
         Some(true) => ", rotating",
         Some(false) => ", not rotating",
         None => "",
@@ -163,5 +165,23 @@ mod tests {
             "majorfault compare '/data/my file.bin' --size 1g --bs 4k --workload=strided:stride=256k --cache cold \
              --numjobs 1 --iodepth 32 --memory 256m --runtime 10s --time-based --method=pread --runs 1 --randseed 7"
         );
+    }
+
+    #[test]
+    fn a_disk_rotates_where_it_says_so_and_is_no_guests() {
+        let told = |rotational, hypervisor: &str| {
+            let run = Run::of("pread").edit(|record| {
+                record.machine.rotational = Some(rotational);
+                record.machine.hypervisor = hypervisor.to_owned();
+            });
+            let records = [run.record()];
+            let summary = Summary::of(&records);
+            let system = machine(&summary.groups[0]).into_iter().find(|(name, _)| *name == "file system");
+            system.unwrap().1
+        };
+
+        assert_eq!(told(true, ""), "ext4 on vda, rotating");
+        assert_eq!(told(true, "KVM"), "ext4 on vda, a guest's disk");
+        assert_eq!(told(false, "KVM"), "ext4 on vda, not rotating");
     }
 }
