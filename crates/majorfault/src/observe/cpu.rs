@@ -10,8 +10,18 @@ pub(super) const SOURCE: Source = Source {
     summary: "processor time, context switches, other programs' share, kswapd's",
     needs: &[],
     counters: &[
-        total("user_ns", Unit::Nanos, Scope::Process, "time in user mode, in steps of 10 ms (proc(5), stat)"),
-        total("system_ns", Unit::Nanos, Scope::Process, "time in the kernel, in steps of 10 ms (proc(5), stat)"),
+        total(
+            "user_ns",
+            Unit::Nanos,
+            Scope::Process,
+            "time in user mode, with that of children it waited for, in steps of 10 ms (proc(5), stat)",
+        ),
+        total(
+            "system_ns",
+            Unit::Nanos,
+            Scope::Process,
+            "time in the kernel, with that of children it waited for, in steps of 10 ms (proc(5), stat)",
+        ),
         total(
             "voluntary_switches",
             Unit::Count,
@@ -93,9 +103,9 @@ impl Reading for Cpu {
     fn read(&mut self, values: &mut [Option<u64>]) {
         let tick_ns = self.tick_ns;
         let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
-        let process = self.process.read().and_then(stat::process);
-        values[0] = process.map(|stat| ns(stat.user_ticks));
-        values[1] = process.map(|stat| ns(stat.system_ticks));
+        let process = self.process.read().and_then(stat::with_children);
+        values[0] = process.map(|[own, waited_for]| ns(own.user_ticks + waited_for.user_ticks));
+        values[1] = process.map(|[own, waited_for]| ns(own.system_ticks + waited_for.system_ticks));
         let switches = self.switches();
         values[2] = switches.map(|(voluntary, _)| voluntary);
         values[3] = switches.map(|(_, involuntary)| involuntary);
