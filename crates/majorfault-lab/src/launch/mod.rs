@@ -88,10 +88,11 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
 
     let outcome = supervise(options, &mut group, remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
+    let lost_swap = SwapWorld::read().size() < world.size();
     if let (true, Some(swap)) = (runs_on, swap) {
         swap.leave();
     }
-    Ok(RunOutcome { runs_on, free_swap, ..outcome })
+    Ok(RunOutcome { runs_on, free_swap, lost_swap, ..outcome })
 }
 
 /// Removes what killed runs have left; what is to be said of it.
@@ -167,6 +168,7 @@ fn supervise(
         major_faults,
         own_time: own_time(),
         free_swap: 0,
+        lost_swap: false,
         remarks,
         unhelped,
         runs_on: false,

@@ -28,6 +28,8 @@ pub struct RunOutcome {
     pub own_time: Duration,
     /// The least free swap when the run began.
     pub free_swap: u64,
+    /// Whether swap was taken away while it ran (swapoff).
+    pub lost_swap: bool,
     /// What was to be said before it began.
     pub remarks: Vec<Remark>,
     /// Why it was not helped, where it was not.
@@ -47,6 +49,7 @@ pub fn document(outcome: &RunOutcome) -> Value {
         major_faults,
         own_time,
         free_swap,
+        lost_swap,
         remarks,
         unhelped,
         runs_on,
@@ -65,6 +68,7 @@ pub fn document(outcome: &RunOutcome) -> Value {
         "most_demand_bytes": supervised.demand,
         "most_swapped_bytes": supervised.swapped,
         "free_swap_bytes": free_swap,
+        "lost_swap": lost_swap,
         "major_faults": major_faults,
         "own_cpu_ns": own_time.as_nanos() as u64,
         "watched": {
@@ -152,6 +156,9 @@ fn stalls(outcome: &RunOutcome) -> Option<String> {
 fn killed(outcome: &RunOutcome) -> Option<String> {
     let kills = outcome.group.oom_kills.filter(|kills| *kills > 0)?;
     let remedy = match () {
+        () if outcome.lost_swap => {
+            "swap was taken away while it ran (swapoff): leave it on, or give the program more memory"
+        }
         () if outcome.free_swap == 0 => "there was no swap: as root, --swap-file DIR makes one for the run",
         () if outcome.supervised.swapped + (64 << 20) > outcome.free_swap => {
             "swap was full: add more, or give more memory"
@@ -223,6 +230,14 @@ mod tests {
         assert!(killed(0, 0).contains("--swap-file"));
         assert!(killed(1000 * MIB, 1024 * MIB).contains("swap was full"));
         assert!(killed(10 * MIB, 1024 * MIB).contains("too tight"));
+    }
+
+    #[test]
+    fn a_kill_after_swapoff_is_told_as_its_consequence() {
+        let mut outcome = RunOutcome { lost_swap: true, ..outcome() };
+        outcome.group.oom_kills = Some(1);
+
+        assert!(sentences(&outcome).iter().any(|said| said.contains("swap was taken away while it ran")));
     }
 
     #[test]
