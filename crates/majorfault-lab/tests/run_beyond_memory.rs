@@ -66,6 +66,46 @@ fn passes_beyond_memory_are_read_in_ahead_and_what_was_read_is_used() {
 }
 
 #[test]
+fn phases_and_places_are_told_and_shown_on_a_page() {
+    let Some((alone, _swap)) = with_swap() else { return };
+
+    let said = pattern(&alone.world, "seqread", 64, &["--report", "page.html"]);
+
+    sum(&said);
+    let told = outcome(&said);
+    let kinds: Vec<&str> = told["phases"].as_array().unwrap().iter().map(|it| it["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"ordered"), "{told:#}");
+    let place = told["places"].as_array().unwrap().iter().find(|it| it["advised"]["fetched_bytes"] != 0).unwrap();
+    assert!(place["mapping"].as_str().unwrap().starts_with("anonymous mapping of 6"), "{place:#}");
+    let sums = |key: &str| -> u64 {
+        told["places"].as_array().unwrap().iter().map(|it| it["advised"][key].as_u64().unwrap()).sum()
+    };
+    for key in ["fetched_bytes", "used_bytes", "paged_out_bytes"] {
+        assert_eq!(sums(key), number(&told, &format!("/advised/{key}")), "{key}: {told:#}");
+    }
+    let swapped = told["timeline"]["swapped_bytes"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).max();
+    assert_eq!(swapped, Some(number(&told, "/most_swapped_bytes")));
+    let page = alone.world.text("page.html");
+    assert!(page.contains("streams, read in ahead") && page.contains("anonymous mapping of 6"), "{page}");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_told_before_the_program_begins() {
+    let Some(alone) = alone() else { return };
+    fs::write(alone.world.path("mine.html"), "not a page of majorfault").unwrap();
+
+    let run = |page: &str| {
+        let usual = ["run", "--memory", "64m", "--report", page, "--", "touch", "begun"];
+        alone.world.majorfault(&usual)
+    };
+
+    run("nowhere/page.html").fails(125, "nowhere");
+    run("mine.html").fails(125, "--force");
+    assert!(!alone.world.path("begun").exists());
+    assert_eq!(alone.world.text("mine.html"), "not a page of majorfault");
+}
+
+#[test]
 fn random_accesses_are_left_alone() {
     let Some((alone, _swap)) = with_swap() else { return };
 

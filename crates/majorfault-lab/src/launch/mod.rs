@@ -5,15 +5,19 @@
 //! allocation is caught, static programs and any language are the same.
 
 pub mod attention;
+pub mod diary;
+pub mod document;
 pub mod faults;
 pub mod hunt;
 pub mod outcome;
+mod page;
 pub mod preflight;
 pub mod spaces;
 pub mod start;
 pub mod streams;
 pub mod supervisor;
 pub mod swap_file;
+pub mod whereabouts;
 
 use crate::place::run_group::{self, RunGroup};
 use faults::ProgramFaults;
@@ -21,6 +25,7 @@ use majorfault::proc::stat;
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
 use majorfault::{Bytes, Error, Missing, Result};
 use outcome::RunOutcome;
+pub use page::page;
 use preflight::{Remark, SwapWorld};
 use std::ffi::OsString;
 use std::fs;
