@@ -49,6 +49,8 @@ pub enum PhaseKind {
     Ordered,
     /// More was waited for.
     Unordered,
+    /// Some was swapped out, and nobody looked whether it was waited for.
+    Unseen,
 }
 
 /// A stretch of a run in which memory stood the same way.
@@ -71,6 +73,7 @@ impl PhaseKind {
             PhaseKind::Enough => "enough",
             PhaseKind::Ordered => "ordered",
             PhaseKind::Unordered => "unordered",
+            PhaseKind::Unseen => "unseen",
         }
     }
 
@@ -80,11 +83,13 @@ impl PhaseKind {
             PhaseKind::Enough => "nothing waited for swap",
             PhaseKind::Ordered => "streams, read in ahead",
             PhaseKind::Unordered => "waits for swap without an order that helped",
+            PhaseKind::Unseen => "swapping; waits were not looked at",
         }
     }
 
-    fn of(bin: &DiaryBin) -> PhaseKind {
+    fn of(bin: &DiaryBin, sees_waits: bool) -> PhaseKind {
         match bin {
+            bin if !sees_waits && bin.swapped > 0 => PhaseKind::Unseen,
             bin if bin.used > bin.waits => PhaseKind::Ordered,
             bin if bin.waits > 0 => PhaseKind::Unordered,
             _ => PhaseKind::Enough,
@@ -127,13 +132,13 @@ impl RunDiary {
         &self.bins
     }
 
-    /// The phases.
-    pub fn phases(&self) -> Vec<RunPhase> {
+    /// The phases of a run whose waits were looked at, or not.
+    pub fn phases(&self, sees_waits: bool) -> Vec<RunPhase> {
         let width = self.bins.len().div_ceil(PARTS).max(1);
         let mut phases: Vec<RunPhase> = Vec::new();
         for (number, bins) in (0..).zip(self.bins.chunks(width)) {
             let sum = added(bins);
-            let kind = PhaseKind::of(&sum);
+            let kind = PhaseKind::of(&sum, sees_waits);
             let from_ns = number * width as u64 * self.bin_ns;
             let to_ns = from_ns + bins.len() as u64 * self.bin_ns;
             match phases.last_mut().filter(|last| last.kind == kind) {
@@ -195,11 +200,22 @@ mod tests {
     fn phases_are_told_by_what_was_waited_for_and_what_came_in_ahead() {
         let diary = diary(&[(0, entry(1, 0, 0)), (15, entry(1, 7, 0)), (25, entry(1, 8, 9)), (35, entry(1, 9, 90))]);
 
-        let told: Vec<_> = diary.phases().iter().map(|it| (it.from_ns / MS, it.to_ns / MS, it.kind)).collect();
+        let told: Vec<_> = diary.phases(true).iter().map(|it| (it.from_ns / MS, it.to_ns / MS, it.kind)).collect();
 
         let [enough, unordered, ordered] = [PhaseKind::Enough, PhaseKind::Unordered, PhaseKind::Ordered];
         assert_eq!(told, [(0, 10, enough), (10, 20, unordered), (20, 40, ordered)]);
-        assert_eq!(diary.phases()[2].sum.used, 90);
+        assert_eq!(diary.phases(true)[2].sum.used, 90);
+    }
+
+    #[test]
+    fn waits_that_nobody_looked_at_are_not_told_as_none() {
+        let swapped = DiaryEntry { swapped: 1, ..entry(1, 0, 0) };
+        let diary = diary(&[(0, entry(1, 0, 0)), (15, swapped)]);
+
+        let kinds = |sees_waits| diary.phases(sees_waits).iter().map(|phase| phase.kind).collect::<Vec<_>>();
+
+        assert_eq!(kinds(false), [PhaseKind::Enough, PhaseKind::Unseen]);
+        assert_eq!(kinds(true), [PhaseKind::Enough]);
     }
 
     #[test]
@@ -207,7 +223,7 @@ mod tests {
         let flips: Vec<(u64, DiaryEntry)> =
             (0..500).map(|at| (at * 10, entry(1, at / 2, at.div_ceil(2) * 2))).collect();
 
-        assert!(diary(&flips).phases().len() <= 40);
-        assert!(RunDiary::default().phases().is_empty());
+        assert!(diary(&flips).phases(true).len() <= 40);
+        assert!(RunDiary::default().phases(true).is_empty());
     }
 }

@@ -113,7 +113,8 @@ struct AdvisedJson {
 struct PhaseJson {
     from_ns: u64,
     to_ns: u64,
-    /// `enough`, `ordered` (more came in ahead than was waited for) or `unordered`.
+    /// `enough` (nothing waited for swap), `ordered` (more came in ahead than was waited for), `unordered`, or `unseen` (waits were not
+    /// looked at).
     kind: String,
     /// Faults that were seen to wait.
     waits: u64,
@@ -181,7 +182,7 @@ impl RunJson {
             limit_raised: RaisedJson {
                 times: raised.times,
                 most_bytes: raised.most_bytes,
-                allowed_bytes: outcome.may_raise(),
+                allowed_bytes: group.may_raise,
             },
             stalled_ns: group.stalled_us.map(|us| us * 1000),
             most_demand_bytes: supervised.demand,
@@ -198,7 +199,7 @@ impl RunJson {
                 waits: supervised.waits,
             },
             advised: AdvisedJson::of(supervised.advised, |bytes| bytes),
-            phases: supervised.diary.phases().iter().map(PhaseJson::of).collect(),
+            phases: outcome.phases().iter().map(PhaseJson::of).collect(),
             places: supervised.by_waits().into_iter().map(PlaceJson::of).collect(),
             timeline: TimelineJson::of(&supervised.diary),
             unhelped: outcome.unhelped.clone(),

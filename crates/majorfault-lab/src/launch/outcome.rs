@@ -1,8 +1,9 @@
 //! How a run went: what it needed, what was done for it, how near it came to being killed, and what would have helped.
 
+use super::diary::RunPhase;
 use super::preflight::Remark;
 use super::supervisor::Supervised;
-use crate::place::reprieve::{Raised, most_more};
+use crate::place::reprieve::Raised;
 use crate::place::run_group::GroupFacts;
 use majorfault::Bytes;
 use std::io::{self, Write};
@@ -38,9 +39,9 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// By how much the limit may be raised for moments, in bytes.
-    pub fn may_raise(&self) -> u64 {
-        most_more(self.limit.0)
+    /// The phases of the run.
+    pub fn phases(&self) -> Vec<RunPhase> {
+        self.supervised.diary.phases(self.unhelped.is_none())
     }
 }
 
@@ -53,11 +54,10 @@ pub fn nearness(outcome: &RunOutcome) -> Vec<String> {
         0 => "there was no swap: at the limit it is killed".to_owned(),
         free => format!("swap: {} of {} that were free, {:.0} %", size(swapped), size(free), share(swapped, free)),
     };
-    let room = outcome.may_raise();
     let raised = format!(
         "the limit was raised {times} times for moments, by {} at most, {:.0} % of what is allowed before the kernel may kill",
         size(most_bytes),
-        share(most_bytes, room)
+        share(most_bytes, outcome.group.may_raise)
     );
     let hits = outcome.group.limit_hits.map(|hits| format!("the limit was met {hits} times"));
     let kills = outcome.group.oom_kills.map(|kills| format!("killed by the kernel for want of memory: {kills}"));
@@ -179,7 +179,7 @@ pub(super) mod tests {
         let places = [(named("anonymous mapping of 64.0 MiB"), block), (named("[heap]"), heap)].into();
         let supervised =
             Supervised { demand: 256 * MIB, swapped: 130 * MIB, advised, diary, places, ..Supervised::default() };
-        let group = GroupFacts { peak: Some(128 * MIB), ..GroupFacts::default() };
+        let group = GroupFacts { peak: Some(128 * MIB), may_raise: 48 * MIB, ..GroupFacts::default() };
         let (limit, free_swap) = (Bytes(128 * MIB), 1024 * MIB);
         RunOutcome { limit, group, supervised, free_swap, major_faults: Some(7), ..RunOutcome::default() }
     }

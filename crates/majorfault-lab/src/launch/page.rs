@@ -26,7 +26,7 @@ pub fn page(outcome: &RunOutcome, program: &[OsString]) -> Result<String> {
         timeline => timeline(outcome)?,
         bin => Nanos(supervised.diary.bin_ns()).to_string(),
         limit => outcome.limit.rounded(),
-        phases => supervised.diary.phases().iter().map(phase).collect::<Vec<_>>(),
+        phases => outcome.phases().iter().map(phase).collect::<Vec<_>>(),
         places => supervised.by_waits().into_iter().map(place).collect::<Vec<_>>(),
         remarks => outcome.remarks.iter().map(|it| context! { found => it.found, remedy => it.remedy }).collect::<Vec<_>>(),
         looks => context! { all => Look::ALL.hex(), mapped => Look::MAPPED.hex(), wait => Look::WAIT.hex() },
