@@ -24,7 +24,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     cannot_show: "The thesis's own way, each large buffer a shared mapping of a file: there is no arm for it yet, so where it says \
                   mapped, ours is the kernel's swap with advice. The human genome: ours are synthetic ones with repeats, as large as \
                   --scale says (1, 4 and 48 million bases), and E. coli. Limits are shares of the most memory that the process had without \
-                  one; they count the page cache, too.",
+                  one; they count the page cache, too. In version 1 of the cgroups they give way for moments by a quarter and 16 MiB, \
+                  which at the two smaller sizes is as much as is missing: those rows are not judged then.",
 };
 
 /// Genome and reads.
@@ -91,9 +92,18 @@ const FINISHED: Figure = Figure::Own("finished");
 const INDEX: &str = "index, alone";
 const INDEX_ENOUGH: &str = "index, advice, 100 %";
 const INDEX_75: &str = "index, advice, 75 %";
+const INDEX_SWAP: &str = "index, swap, 75 %";
 const INDEX_50: &str = "index, advice, 50 %";
 const MEM: &str = "mem, advice, 50 %";
 const MEM_SWAP: &str = "mem, swap, 50 %";
+
+/// In every run the limit of a cell gave back at most half of what was missing.
+const fn held(cell: &'static str) -> (Test, &'static str) {
+    (Test::every_run(of(cell, Figure::Own("given_percent")), up_to(50.0)), GAVE_WAY)
+}
+
+const GAVE_WAY: &str = "the limit gave way by more than half of what was missing, as version 1 of the cgroups has to (a quarter and 16 MiB at \
+                        most): --scale full has a genome for which that is little, version 2 does not do it";
 
 const YES: [f64; 2] = [1.0, 1.0];
 const NO: [f64; 2] = [0.0, 0.0];
@@ -141,7 +151,7 @@ const ROWS: &[Row] = &[
         rests_on: &[],
         judge: Judge::Claim(
             Claim {
-                needs: &[],
+                needs: &[held(INDEX_75)],
                 tests: &[
                     Test::every_run(of("index, no-swap, 75 %", FINISHED), NO),
                     Test::every_run(of(INDEX_75, FINISHED), YES),
@@ -156,7 +166,10 @@ const ROWS: &[Row] = &[
         says: "at half of its peak bwa index ends with advice, too",
         published: "–",
         rests_on: &[],
-        judge: Judge::Claim(Claim { needs: &[], tests: &[Test::every_run(of(INDEX_50, FINISHED), YES)] }, half),
+        judge: Judge::Claim(
+            Claim { needs: &[held(INDEX_50)], tests: &[Test::every_run(of(INDEX_50, FINISHED), YES)] },
+            half,
+        ),
     },
     Row {
         id: "S4.bwaindex.cost*",
@@ -165,7 +178,10 @@ const ROWS: &[Row] = &[
         published: "–",
         rests_on: &[],
         judge: Judge::Claim(
-            Claim { needs: &[], tests: &[Test::ratio(of(INDEX_75, TIME), of("index, swap, 75 %", TIME), up_to(1.0))] },
+            Claim {
+                needs: &[held(INDEX_75), held(INDEX_SWAP)],
+                tests: &[Test::ratio(of(INDEX_75, TIME), of(INDEX_SWAP, TIME), up_to(1.0))],
+            },
             cost,
         ),
     },
@@ -186,7 +202,7 @@ const ROWS: &[Row] = &[
         says: "bwa mem with an index beyond memory (mapped instead of loaded there; half of its peak here) has the same output",
         published: "works",
         rests_on: &[],
-        judge: Judge::Claim(Claim { needs: &[], tests: &[Test::every_run(of(MEM, FINISHED), YES)] }, mem),
+        judge: Judge::Claim(Claim { needs: &[held(MEM)], tests: &[Test::every_run(of(MEM, FINISHED), YES)] }, mem),
     },
     Row {
         id: "S4.bwamem.faster*",
@@ -195,7 +211,10 @@ const ROWS: &[Row] = &[
         published: "–",
         rests_on: &[],
         judge: Judge::Claim(
-            Claim { needs: &[], tests: &[Test::ratio(of(MEM, TIME), of(MEM_SWAP, TIME), up_to(1.0))] },
+            Claim {
+                needs: &[held(MEM), held(MEM_SWAP)],
+                tests: &[Test::ratio(of(MEM, TIME), of(MEM_SWAP, TIME), up_to(1.0))],
+            },
             mem_faster,
         ),
     },
@@ -265,8 +284,13 @@ fn big(samples: &Samples<'_>) -> Found<Shown> {
     let limit = megabytes(samples, INDEX_75, "limit_bytes")?;
     let slower = samples.ratio(INDEX_75, INDEX, TIME)?;
     Ok(Shown::new(seconds(&time))
-        .because(format!("limit {limit}, {swapped} swapped at most"))
+        .because(format!("limit {limit}, {swapped} swapped at most, {}", raised(samples, INDEX_75)?))
         .control(format!("{} of its time without a limit", times(&slower))))
+}
+
+/// `raised for moments by 2.1 MB at most`: version 1 of the cgroups would kill.
+fn raised(samples: &Samples<'_>, cell: &str) -> Found<String> {
+    Ok(format!("raised for moments by {} at most", megabytes(samples, cell, "raised_bytes")?))
 }
 
 fn half(samples: &Samples<'_>) -> Found<Shown> {
@@ -275,13 +299,12 @@ fn half(samples: &Samples<'_>) -> Found<Shown> {
 }
 
 fn cost(samples: &Samples<'_>) -> Found<Shown> {
-    let found = samples.ratio(INDEX_75, "index, swap, 75 %", TIME)?;
+    let found = samples.ratio(INDEX_75, INDEX_SWAP, TIME)?;
     let faults = |cell: &str| samples.figure(cell, Figure::Own("major_faults"));
-    Ok(Shown::new(times(&found)).because(format!(
-        "{} faults waited instead of {}",
-        digits(faults(INDEX_75)?.median),
-        digits(faults("index, swap, 75 %")?.median)
-    )))
+    let waited = [digits(faults(INDEX_75)?.median), digits(faults(INDEX_SWAP)?.median)];
+    Ok(Shown::new(times(&found))
+        .because(format!("{} faults waited instead of {}", waited[0], waited[1]))
+        .control(format!("limit {}; with swap alone {}", raised(samples, INDEX_75)?, raised(samples, INDEX_SWAP)?)))
 }
 
 fn ecoli(samples: &Samples<'_>) -> Found<Shown> {

@@ -117,3 +117,34 @@ impl Reading for Cpu {
         values[6] = (!self.kswapd.is_empty()).then(|| ns(ticks));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_time_of_children_that_were_waited_for_counts() {
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let script = format!("read go; ({busy}); echo done; read go");
+        let piped = |command: &mut Command| command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = piped(Command::new("sh").args(["-c", &script])).unwrap();
+        let mut reading = open(&Scene { pid: Some(child.id()), ..Scene::default() }).unwrap();
+        let mut values = [None; 7];
+        let mut used = || {
+            reading.read(&mut values);
+            values[0].unwrap() + values[1].unwrap()
+        };
+        let before = used();
+
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+
+        // In steps of 10 ms; its own part is one or two system calls.
+        assert!(used() - before >= 30_000_000, "the loop of the child takes longer");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

@@ -83,6 +83,9 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         let told = stage.phase("visit", || told(&program, &dir, most))?;
         stage.figure("limit_bytes", limit);
         keep(&told, stage)?;
+        if let Some(given) = given_back(alone.peak, limit, stage.kept("raised_bytes").unwrap_or(0)) {
+            stage.figure("given_percent", given);
+        }
     }
     if stage.kept("finished") == Some(1) {
         let bytes = same_as_expected(&dir, OUT)?;
@@ -91,6 +94,12 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     }
     stage.accessed(1, 0);
     Ok(())
+}
+
+/// How much of what was missing it got for moments, in percent, because the limit gave way (cgroup version 1).
+fn given_back(peak: u64, limit: u64, raised: u64) -> Option<u64> {
+    let missing = peak.checked_sub(limit).filter(|missing| *missing > 0)?;
+    Some(raised * 100 / missing)
 }
 
 /// The command that runs it within a limit.
@@ -210,6 +219,13 @@ mod tests {
 
         assert_eq!((done["finished"], done["program_ns"]), (1, 7));
         assert_eq!((killed["finished"], killed["oom_kills"], killed.get("program_ns")), (0, 1, None));
+    }
+
+    #[test]
+    fn what_a_limit_gave_back_is_a_share_of_what_was_missing() {
+        assert_eq!(given_back(100, 60, 10), Some(25));
+        assert_eq!(given_back(100, 60, 80), Some(200));
+        assert_eq!(given_back(100, 100, 10), None);
     }
 
     #[test]
