@@ -113,6 +113,7 @@ fn storm(block: &[u64], count: usize) {
         }
         check(&block[..part * WORDS], 0);
     }
+    check(block, 0);
 }
 
 /// Gives half of its block back and waits for the file `go`.
