@@ -17,7 +17,19 @@ pub fn traits(trial: &Trial, settings: &BTreeMap<String, String>, accesses: u64)
     let (class, direct, depth) = arm(trial, settings)?;
     let distinct = || (workload.distinct)(&Space::of(trial), &trial.workload.given(), accesses);
     let distinct_bytes = if class == Class::Procedure { None } else { distinct() };
-    Some(Traits { class, direct, depth, ends: workload.ends, order: workload.order, distinct_bytes })
+    Some(Traits {
+        class,
+        direct,
+        depth,
+        ends: workload.ends,
+        order: workload.order,
+        distinct_bytes,
+        swaps: swaps(trial),
+    })
+}
+
+fn swaps(trial: &Trial) -> bool {
+    matches!(&trial.arm, Arm::Procedure(choice) if procedure::named(&choice.name).is_ok_and(|procedure| procedure.swaps))
 }
 
 /// Class, whether it reads past the page cache, transfers in flight.

@@ -59,6 +59,9 @@ pub struct Traits {
     pub order: Order,
     /// Bytes of the distinct blocks that this run's accesses are expected to reach; `None` where the workload cannot tell.
     pub distinct_bytes: Option<u64>,
+    /// Whether the arm makes the machine swap, so that swapping is no disturbance.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub swaps: bool,
 }
 
 impl From<access::Class> for Class {
@@ -70,4 +73,8 @@ impl From<access::Class> for Class {
             access::Class::Pool => Class::Pool,
         }
     }
+}
+
+fn is_no(swaps: &bool) -> bool {
+    !swaps
 }

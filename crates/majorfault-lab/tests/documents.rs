@@ -230,6 +230,17 @@ fn the_schema_of_the_doctors_json_is_that_of_what_it_prints() {
 }
 
 #[test]
+fn the_schema_of_a_runs_json_is_that_of_what_it_prints() {
+    let made = format!("{:#}\n", majorfault_lab::launch::document::schema());
+
+    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
+        fs::write(root().join("docs/run.schema.json"), &made).unwrap();
+    }
+    let advice = "make it again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents schema";
+    assert!(made == text("docs/run.schema.json"), "docs/run.schema.json is another one; {advice}");
+}
+
+#[test]
 fn every_field_of_the_doctors_json_is_explained() {
     let document = majorfault_lab::doctor::tell::document(&Default::default(), &[Default::default()]);
     let explained = text("docs/doctor.md");

@@ -3,25 +3,18 @@
 #![allow(unsafe_code, reason = "the planted program locks memory as C programs do")]
 
 #[allow(dead_code, reason = "each test binary uses a part of it")]
+mod beyond;
+#[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "../benches/beyond_memory/patterns.rs"]
 mod patterns;
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
 
-use majorfault::Bytes;
-use majorfault_lab::launch::swap_file::{SwapFile, SwapPlace};
-use majorfault_lab::place::run_group::{RunGroup, run_name};
-use serde_json::Value;
+use beyond::{MIB, alone, group_of, number, outcome, sum, swapped_to, with_swap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use world::{Said, World, facility};
-
-const MIB: u64 = 1 << 20;
-
-/// One test at a time: swap is the machine's.
-static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Not a test: the program, when it is started as one.
 #[test]
@@ -46,33 +39,6 @@ fn locked(bytes: usize) {
     println!("{} 1.0 locked", block.iter().map(|byte| u64::from(*byte)).sum::<u64>());
 }
 
-/// A world alone on the machine, with the right to limit memory.
-struct Alone {
-    world: World,
-    _machine: MutexGuard<'static, ()>,
-}
-
-fn alone() -> Option<Alone> {
-    let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    let group = RunGroup::create(&run_name(), Bytes::mib(64));
-    facility("a memory limit", group.map(drop).map_err(|missing| missing.to_string()))
-        .then(|| Alone { world: World::new(), _machine: machine })
-}
-
-/// The same where a swap file can be made, too; it is in use until the end.
-fn with_swap() -> Option<(Alone, SwapFile)> {
-    let alone = alone()?;
-    let place = SwapPlace { dir: alone.world.path(""), size: Some(Bytes::mib(256)) };
-    let made = SwapFile::make(&place, &run_name(), Bytes::mib(64));
-    match made {
-        Ok(swap) => Some((alone, swap)),
-        Err(error) => {
-            facility("a swap file", Err(error.to_string()));
-            None
-        }
-    }
-}
-
 /// Runs a pattern on a block of so many MiB, within 32.
 fn pattern(world: &World, name: &str, mib: u64, more: &[&str]) -> Said {
     let own = std::env::current_exe().unwrap();
@@ -80,27 +46,6 @@ fn pattern(world: &World, name: &str, mib: u64, more: &[&str]) -> Said {
     let program = ["--", own.to_str().unwrap(), "program", "--exact", "--nocapture"];
     let words = format!("{name} {}", mib * MIB);
     world.majorfault_with(&[&usual, more, &program].concat(), &[("MAJORFAULT_PATTERN", &words)])
-}
-
-/// The outcome that was told on standard error.
-fn outcome(said: &Said) -> Value {
-    let at = said.errors.find("{\n").unwrap_or_else(|| panic!("{}", said.errors));
-    serde_json::from_str(&said.errors[at..]).unwrap_or_else(|error| panic!("{error}: {}", said.errors))
-}
-
-fn number(json: &Value, key: &str) -> u64 {
-    json.pointer(key).and_then(Value::as_u64).unwrap_or_else(|| panic!("{key}: {json:#}"))
-}
-
-/// The sum that a pattern printed.
-fn sum(said: &Said) -> String {
-    assert_eq!(said.code, Some(0), "{}\n{}", said.output, said.errors);
-    let line = said.output.lines().find(|line| line.split(' ').count() == 3 && line.contains('.'));
-    line.unwrap_or_else(|| panic!("{}", said.output)).split(' ').next().unwrap().to_owned()
-}
-
-fn swapped_to(path: &Path) -> bool {
-    fs::read_to_string("/proc/swaps").unwrap().contains(path.to_str().unwrap())
 }
 
 #[test]
@@ -118,6 +63,46 @@ fn passes_beyond_memory_are_read_in_ahead_and_what_was_read_is_used() {
     assert!(number(&helped, "/advised/used_bytes") * 10 > fetched * 8, "{helped:#}");
     assert!(number(&helped, "/major_faults") < number(&plain, "/major_faults"), "{helped:#}\n{plain:#}");
     assert_eq!(number(&plain, "/advised/fetched_bytes"), 0);
+}
+
+#[test]
+fn phases_and_places_are_told_and_shown_on_a_page() {
+    let Some((alone, _swap)) = with_swap() else { return };
+
+    let said = pattern(&alone.world, "seqread", 64, &["--report", "page.html"]);
+
+    sum(&said);
+    let told = outcome(&said);
+    let kinds: Vec<&str> = told["phases"].as_array().unwrap().iter().map(|it| it["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"ordered"), "{told:#}");
+    let place = told["places"].as_array().unwrap().iter().find(|it| it["advised"]["fetched_bytes"] != 0).unwrap();
+    assert!(place["mapping"].as_str().unwrap().starts_with("anonymous mapping of 6"), "{place:#}");
+    let sums = |key: &str| -> u64 {
+        told["places"].as_array().unwrap().iter().map(|it| it["advised"][key].as_u64().unwrap()).sum()
+    };
+    for key in ["fetched_bytes", "used_bytes", "paged_out_bytes"] {
+        assert_eq!(sums(key), number(&told, &format!("/advised/{key}")), "{key}: {told:#}");
+    }
+    let swapped = told["timeline"]["swapped_bytes"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).max();
+    assert_eq!(swapped, Some(number(&told, "/most_swapped_bytes")));
+    let page = alone.world.text("page.html");
+    assert!(page.contains("streams, read in ahead") && page.contains("anonymous mapping of 6"), "{page}");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_told_before_the_program_begins() {
+    let Some(alone) = alone() else { return };
+    fs::write(alone.world.path("mine.html"), "not a page of majorfault").unwrap();
+
+    let run = |page: &str| {
+        let usual = ["run", "--memory", "64m", "--report", page, "--", "touch", "begun"];
+        alone.world.majorfault(&usual)
+    };
+
+    run("nowhere/page.html").fails(125, "nowhere");
+    run("mine.html").fails(125, "--force");
+    assert!(!alone.world.path("begun").exists());
+    assert_eq!(alone.world.text("mine.html"), "not a page of majorfault");
 }
 
 #[test]
@@ -307,15 +292,6 @@ fn a_swap_file_is_there_for_the_run_and_gone_after_it() {
     assert!(said.output.contains("/majorfault-run-") && said.output.contains(".swap"), "{}", said.output);
     assert!(!swapped_to(&dir));
     assert_eq!(alone.world.leftovers(), Vec::<String>::new());
-}
-
-/// The group of process `pid` in the hierarchy that limits memory.
-fn group_of(pid: u32) -> PathBuf {
-    majorfault_lab::place::of_process(pid)
-        .map(|(dir, _)| match dir {
-            majorfault::observe::CgroupDir::V1(dir) | majorfault::observe::CgroupDir::V2(dir) => dir,
-        })
-        .unwrap()
 }
 
 #[test]

@@ -14,7 +14,7 @@ const OF_THE_HOST: &[&str] = &["--place", "--records", "--report", "--csv", "--r
 #[derive(clap::Args, Clone, Debug)]
 pub struct GuestPlace {
     /// Run in a guest with a kernel of one's choice: guest, or guest:kernel=NAME,cpus=4,memory=2g,disk=4g,fs=ext4,
-    /// delay_ms=0,pmem=0,numa=1,accel=auto; see docs/kernel.md
+    /// delay_ms=0,pmem=0,swap=0,numa=1,accel=auto; see docs/kernel.md
     #[arg(long, value_name = "PLACE", help_heading = "Conditions")]
     pub place: Option<Spec>,
 }

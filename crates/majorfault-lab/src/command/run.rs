@@ -1,14 +1,17 @@
 //! `majorfault run`: a program within a memory limit, helped where it swaps.
 
 use crate::command::Exit;
-use crate::launch::outcome::{document, print};
+use crate::launch::document::document;
+use crate::launch::outcome::{RunOutcome, print};
 use crate::launch::preflight::Remark;
 use crate::launch::swap_file::SwapPlace;
-use crate::launch::{Companion, LaunchOptions, OWN_FAILURE, launch};
+use crate::launch::{Companion, LaunchOptions, OWN_FAILURE, launch, page};
+use crate::outputs::{Force, Kind, Output, Outputs};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,6 +44,11 @@ pub struct Args {
     /// Print the outcome as JSON, on standard error
     #[arg(long)]
     json: bool,
+    /// Write an HTML page about the run: memory over time, phases, where it waited and was helped, how near it came to being killed
+    #[arg(long, value_name = "PAGE.html")]
+    report: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Say nothing of what is in order: no outcome, and before the program begins only what should be changed
     #[arg(short, long, conflicts_with = "json")]
     quiet: bool,
@@ -54,7 +62,7 @@ const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Exit {
-    let Args { memory, swap_file, no_advice, json, quiet, program } = args;
+    let Args { memory, swap_file, no_advice, json, report, force, quiet, program } = args;
     let told = match (json, quiet) {
         (true, _) => Told::Nothing,
         (_, true) => Told::Wrong,
@@ -65,6 +73,14 @@ pub fn run(args: Args) -> Exit {
         eprintln!("majorfault: {error}");
         return Exit::Program(OWN_FAILURE);
     }
+    // What cannot be written is told before the program begins.
+    let report = match claimed(force, report.as_deref(), &program) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("majorfault: {error}");
+            return Exit::Program(OWN_FAILURE);
+        }
+    };
     let options = LaunchOptions { program, memory, swap: swap_file, advise: !no_advice };
     match launch(&options, &mut company) {
         Ok(outcome) => {
@@ -76,6 +92,9 @@ pub fn run(args: Args) -> Exit {
             };
             // The program's exit code counts, whoever reads our words.
             let _ = printed.and_then(|()| std::io::stderr().write_all(&text));
+            if let Err(error) = report.map_or(Ok(()), |report| written(&report, &outcome, &options)) {
+                eprintln!("majorfault: {error}");
+            }
             Exit::Program(outcome.code)
         }
         Err(error) => {
@@ -83,6 +102,17 @@ pub fn run(args: Args) -> Exit {
             Exit::Program(OWN_FAILURE)
         }
     }
+}
+
+/// The page's file.
+fn claimed(force: Force, report: Option<&Path>, program: &[OsString]) -> Result<Option<Output>> {
+    let mut outputs = Outputs::new(force);
+    outputs.starts(program);
+    outputs.claim_named("--report", Kind::Page, report)
+}
+
+fn written(report: &Output, outcome: &RunOutcome, options: &LaunchOptions) -> Result<()> {
+    report.write(page(outcome, &options.program)?)
 }
 
 /// What is told before the program begins.

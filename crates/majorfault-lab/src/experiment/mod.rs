@@ -9,6 +9,7 @@ mod s0;
 mod s1;
 mod s2;
 mod s3;
+mod s4_bwa;
 mod s4_column;
 mod s4_dimmap;
 mod s4_matrix;
@@ -38,6 +39,7 @@ pub const ALL: &[&Experiment] = &[
     &s4_matrix::EXPERIMENT,
     &s4_column::EXPERIMENT,
     &s4_dimmap::EXPERIMENT,
+    &s4_bwa::EXPERIMENT,
     &s4_systems::EXPERIMENT,
 ];
 
@@ -490,7 +492,7 @@ mod tests {
     fn a_source_means_all_of_its_experiments() {
         let names = |word: &str| chosen(&[word.to_owned()]).unwrap().iter().map(|it| it.id).collect::<Vec<_>>();
 
-        assert_eq!(names("S4"), ["S4.matrix", "S4.column", "S4.dimmap", "S4.systems"]);
+        assert_eq!(names("S4"), ["S4.matrix", "S4.column", "S4.dimmap", "S4.bwa", "S4.systems"]);
         assert_eq!(names("s2.collapse"), ["S2"]);
     }
 }

@@ -88,14 +88,22 @@ impl Setting<'_> {
         Ok(data)
     }
 
-    /// A directory of `count` files of `length` bytes, full of values.
+    /// An empty directory, which goes with the data.
     ///
-    /// Errors: Io (full disk).
-    pub fn many_files(&mut self, count: u64, length: Bytes) -> Result<PathBuf> {
+    /// Errors: Io.
+    pub fn folder(&mut self) -> Result<PathBuf> {
         let folder = self.dir.join(place::own_name());
         std::fs::create_dir(&folder).map_err(|error| Error::io("make a directory", &folder, error))?;
         // Kept before it is filled, so that a full disk is cleaned up, too.
         self.store.folders.push(folder.clone());
+        Ok(folder)
+    }
+
+    /// A directory of `count` files of `length` bytes, full of values.
+    ///
+    /// Errors: Io (full disk).
+    pub fn many_files(&mut self, count: u64, length: Bytes) -> Result<PathBuf> {
+        let folder = self.folder()?;
         many_files::make(&folder, count, length)?;
         Ok(folder)
     }

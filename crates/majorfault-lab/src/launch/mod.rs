@@ -5,15 +5,19 @@
 //! allocation is caught, static programs and any language are the same.
 
 pub mod attention;
+pub mod diary;
+pub mod document;
 pub mod faults;
 pub mod hunt;
 pub mod outcome;
+mod page;
 pub mod preflight;
 pub mod spaces;
 pub mod start;
 pub mod streams;
 pub mod supervisor;
 pub mod swap_file;
+pub mod whereabouts;
 
 use crate::place::run_group::{self, RunGroup};
 use faults::ProgramFaults;
@@ -21,6 +25,7 @@ use majorfault::proc::stat;
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
 use majorfault::{Bytes, Error, Missing, Result};
 use outcome::RunOutcome;
+pub use page::page;
 use preflight::{Remark, SwapWorld};
 use std::ffi::OsString;
 use std::fs;
@@ -88,10 +93,11 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
 
     let outcome = supervise(options, &mut group, remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
+    let lost_swap = SwapWorld::read().size() < world.size();
     if let (true, Some(swap)) = (runs_on, swap) {
         swap.leave();
     }
-    Ok(RunOutcome { runs_on, free_swap, ..outcome })
+    Ok(RunOutcome { runs_on, free_swap, lost_swap, ..outcome })
 }
 
 /// Removes what killed runs have left; what is to be said of it.
@@ -167,6 +173,7 @@ fn supervise(
         major_faults,
         own_time: own_time(),
         free_swap: 0,
+        lost_swap: false,
         remarks,
         unhelped,
         runs_on: false,

@@ -1,11 +1,11 @@
 //! How a run went: what it needed, what was done for it, how near it came to being killed, and what would have helped.
 
+use super::diary::RunPhase;
 use super::preflight::Remark;
 use super::supervisor::Supervised;
 use crate::place::reprieve::Raised;
 use crate::place::run_group::GroupFacts;
 use majorfault::Bytes;
-use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub struct RunOutcome {
     pub own_time: Duration,
     /// The least free swap when the run began.
     pub free_swap: u64,
+    /// Whether swap was taken away while it ran (swapoff).
+    pub lost_swap: bool,
     /// What was to be said before it began.
     pub remarks: Vec<Remark>,
     /// Why it was not helped, where it was not.
@@ -36,52 +38,30 @@ pub struct RunOutcome {
     pub runs_on: bool,
 }
 
-/// The whole outcome as JSON; times in nanoseconds, sizes in bytes.
-pub fn document(outcome: &RunOutcome) -> Value {
-    let RunOutcome {
-        code,
-        took,
-        limit,
-        group,
-        supervised,
-        major_faults,
-        own_time,
-        free_swap,
-        remarks,
-        unhelped,
-        runs_on,
-    } = outcome;
-    let [calm, waits, all] = supervised.levels_ns;
-    json!({
-        "format": "majorfault run 1",
-        "exit_code": code,
-        "length_ns": took.as_nanos() as u64,
-        "limit_bytes": limit.0,
-        "peak_bytes": group.peak,
-        "limit_hits": group.limit_hits,
-        "oom_kills": group.oom_kills,
-        "limit_raised": { "times": group.raised.times, "most_bytes": group.raised.most_bytes },
-        "stalled_ns": group.stalled_us.map(|us| us * 1000),
-        "most_demand_bytes": supervised.demand,
-        "most_swapped_bytes": supervised.swapped,
-        "free_swap_bytes": free_swap,
-        "major_faults": major_faults,
-        "own_cpu_ns": own_time.as_nanos() as u64,
-        "watched": {
-            "nothing_ns": calm, "waits_ns": waits, "all_faults_ns": all,
-            "faults": supervised.faults, "waits": supervised.waits,
-        },
-        "advised": {
-            "streams": supervised.advised.streams,
-            "fetched_bytes": supervised.advised.fetched,
-            "used_bytes": supervised.advised.used,
-            "paged_out_bytes": supervised.advised.paged_out,
-            "came_back_bytes": supervised.advised.came_back,
-        },
-        "unhelped": unhelped,
-        "runs_on": runs_on,
-        "remarks": remarks.iter().map(|remark| json!({"found": remark.found, "remedy": remark.remedy})).collect::<Vec<_>>(),
-    })
+impl RunOutcome {
+    /// The phases of the run.
+    pub fn phases(&self) -> Vec<RunPhase> {
+        self.supervised.diary.phases(self.unhelped.is_none())
+    }
+}
+
+/// How near it came to being killed for want of memory, in sentences.
+pub fn nearness(outcome: &RunOutcome) -> Vec<String> {
+    let Supervised { swapped, .. } = outcome.supervised;
+    let Raised { times, most_bytes } = outcome.group.raised;
+    let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
+    let swap = match outcome.free_swap {
+        0 => "there was no swap: at the limit it is killed".to_owned(),
+        free => format!("swap: {} of {} that were free, {:.0} %", size(swapped), size(free), share(swapped, free)),
+    };
+    let raised = format!(
+        "the limit was raised {times} times for moments, by {} at most, {:.0} % of what is allowed before the kernel may kill",
+        size(most_bytes),
+        share(most_bytes, outcome.group.may_raise)
+    );
+    let hits = outcome.group.limit_hits.map(|hits| format!("the limit was met {hits} times"));
+    let kills = outcome.group.oom_kills.map(|kills| format!("killed by the kernel for want of memory: {kills}"));
+    [Some(swap), hits, (times > 0).then_some(raised), kills].into_iter().flatten().collect()
 }
 
 /// Prints the outcome in a few lines.
@@ -152,6 +132,9 @@ fn stalls(outcome: &RunOutcome) -> Option<String> {
 fn killed(outcome: &RunOutcome) -> Option<String> {
     let kills = outcome.group.oom_kills.filter(|kills| *kills > 0)?;
     let remedy = match () {
+        () if outcome.lost_swap => {
+            "swap was taken away while it ran (swapoff): leave it on, or give the program more memory"
+        }
         () if outcome.free_swap == 0 => "there was no swap: as root, --swap-file DIR makes one for the run",
         () if outcome.supervised.swapped + (64 << 20) > outcome.free_swap => {
             "swap was full: add more, or give more memory"
@@ -174,16 +157,29 @@ fn goes_on(outcome: &RunOutcome) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use super::super::diary::{DiaryEntry, RunDiary};
     use super::super::streams::Advised;
+    use super::super::whereabouts::HelpedPlace;
     use super::*;
+    use majorfault::Nanos;
 
-    const MIB: u64 = 1 << 20;
+    pub(in crate::launch) const MIB: u64 = 1 << 20;
 
-    fn outcome() -> RunOutcome {
+    /// A run that swapped half of what it had, of whose streams nine tenths came in time.
+    pub(in crate::launch) fn outcome() -> RunOutcome {
         let advised = Advised { fetched: 100 * MIB, used: 90 * MIB, paged_out: 50 * MIB, came_back: MIB, streams: 3 };
-        let supervised = Supervised { demand: 256 * MIB, swapped: 130 * MIB, advised, ..Supervised::default() };
-        let group = GroupFacts { peak: Some(128 * MIB), ..GroupFacts::default() };
+        let mut diary = RunDiary::default();
+        let entry = |used: u64| DiaryEntry { usage: 128 * MIB, swapped: MIB, waits: 2, fetched: used, used };
+        [(0, 0), (15, 90)].into_iter().for_each(|(ms, used)| diary.note(Nanos(ms * 1_000_000), entry(used)));
+        let of_heap = Advised { fetched: 100, used: 90, ..Advised::default() };
+        let heap = HelpedPlace { waits_before: 9, waits_after: 2, advised: of_heap };
+        let block = HelpedPlace { waits_before: 1, ..HelpedPlace::default() };
+        let named = |mapping: &str| ("program".to_owned(), mapping.to_owned());
+        let places = [(named("anonymous mapping of 64.0 MiB"), block), (named("[heap]"), heap)].into();
+        let supervised =
+            Supervised { demand: 256 * MIB, swapped: 130 * MIB, advised, diary, places, ..Supervised::default() };
+        let group = GroupFacts { peak: Some(128 * MIB), may_raise: 48 * MIB, ..GroupFacts::default() };
         let (limit, free_swap) = (Bytes(128 * MIB), 1024 * MIB);
         RunOutcome { limit, group, supervised, free_swap, major_faults: Some(7), ..RunOutcome::default() }
     }
@@ -209,7 +205,10 @@ mod tests {
         let said = sentences(&outcome);
 
         assert!(said[1].starts_with("the limit was raised 3 times for moments, by at most 8.00 MiB"), "{said:?}");
-        assert_eq!(document(&outcome)["limit_raised"], json!({"times": 3, "most_bytes": 8 * MIB}));
+        assert_eq!(
+            nearness(&outcome)[1],
+            "the limit was raised 3 times for moments, by 8.00 MiB at most, 17 % of what is allowed before the kernel may kill"
+        );
     }
 
     #[test]
@@ -226,6 +225,14 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_after_swapoff_is_told_as_its_consequence() {
+        let mut outcome = RunOutcome { lost_swap: true, ..outcome() };
+        outcome.group.oom_kills = Some(1);
+
+        assert!(sentences(&outcome).iter().any(|said| said.contains("swap was taken away while it ran")));
+    }
+
+    #[test]
     fn a_program_that_had_enough_is_told_in_one_line() {
         let mut outcome = outcome();
         outcome.supervised = Supervised { demand: 100 * MIB, ..Supervised::default() };
@@ -234,13 +241,9 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_sizes_in_bytes_and_times_in_nanoseconds() {
-        let mut outcome = outcome();
-        outcome.group.stalled_us = Some(5);
-
-        let json = document(&outcome);
-
-        assert_eq!(json["advised"]["fetched_bytes"], 104_857_600);
-        assert_eq!((&json["stalled_ns"], &json["limit_bytes"]), (&5000.into(), &134_217_728.into()));
+    fn nearness_says_how_full_swap_was() {
+        assert_eq!(nearness(&outcome())[0], "swap: 130 MiB of 1.00 GiB that were free, 13 %");
+        let none = RunOutcome { free_swap: 0, ..outcome() };
+        assert_eq!(nearness(&none)[0], "there was no swap: at the limit it is killed");
     }
 }

@@ -63,9 +63,14 @@ impl SwapWorld {
         self.areas.iter().map(|area| area.size.saturating_sub(area.used)).sum()
     }
 
+    /// Bytes of swap.
+    pub fn size(&self) -> u64 {
+        self.areas.iter().map(|area| area.size).sum()
+    }
+
     /// What is to be said of it.
     pub fn remarks(&self, limit: Bytes) -> Vec<Remark> {
-        let size: u64 = self.areas.iter().map(|area| area.size).sum();
+        let size = self.size();
         if size == 0 {
             let found = format!("there is no swap: a program that needs more than {limit} will be killed");
             return vec![remark(found, "as root: --swap-file DIR makes one for the run; else ask for swap")];

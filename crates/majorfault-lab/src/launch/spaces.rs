@@ -2,9 +2,10 @@
 
 use super::hunt::Hunt;
 use super::streams::{Advised, Hands, Straits, Streams};
+use super::whereabouts::{PlacesOfRun, Whereabouts};
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -72,9 +73,20 @@ struct Space {
     hands: KernelHands,
     streams: Streams,
     hunt: Hunt,
+    /// The name of the process, when it was met first.
+    name: String,
+    whereabouts: Whereabouts,
     outstanding: u64,
     /// When it was last faulted in, in the number of faults.
     touched: u64,
+}
+
+impl Space {
+    fn new(hands: KernelHands, pid: u32) -> Space {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
+        let (streams, hunt, whereabouts) = (Streams::default(), Hunt::default(), Whereabouts::default());
+        Space { hands, streams, hunt, name, whereabouts, outstanding: 0, touched: 0 }
+    }
 }
 
 /// All address spaces that faulted while memory was short.
@@ -87,6 +99,8 @@ pub struct Spaces {
     waits: u64,
     helped: u64,
     advised: Advised,
+    /// Where those were that are gone.
+    places: PlacesOfRun,
 }
 
 impl Spaces {
@@ -96,8 +110,13 @@ impl Spaces {
         let others = self.spaces.iter().filter(|(pid, _)| **pid != process).map(|(_, space)| space.outstanding);
         let most_ahead = straits.most_ahead.saturating_sub(others.sum());
         let Some(space) = self.space(process) else { return };
-        let Space { streams, hands, .. } = space;
+        let Space { streams, hands, whereabouts, .. } = space;
+        let before = streams.advised();
         streams.fault(address / hands.page, Straits { most_ahead, ..straits }, hands);
+        let done = streams.advised() - before;
+        if done != Advised::default() {
+            whereabouts.advised(process, address, done);
+        }
         if hands.is_refused {
             self.forget(process);
             self.refused.insert(process);
@@ -114,6 +133,7 @@ impl Spaces {
             self.forget(process);
             return false;
         }
+        space.whereabouts.waited(process, address);
         space.streams.waited(page);
         space.hunt.waited(page)
     }
@@ -145,8 +165,7 @@ impl Spaces {
                 return None;
             };
             self.make_room();
-            let space = Space { hands, streams: Streams::default(), hunt: Hunt::default(), outstanding: 0, touched: 0 };
-            self.spaces.insert(process, space);
+            self.spaces.insert(process, Space::new(hands, process));
         }
         let now = self.faults + self.waits;
         let space = self.spaces.get_mut(&process)?;
@@ -167,7 +186,15 @@ impl Spaces {
         if let Some(space) = self.spaces.remove(&process) {
             self.helped += space.streams.helped();
             self.advised += space.streams.advised();
+            space.whereabouts.tell(&space.name, &mut self.places);
         }
+    }
+
+    /// Where they waited and were helped, so far.
+    pub fn places(&self) -> PlacesOfRun {
+        let mut all = self.places.clone();
+        self.spaces.values().for_each(|space| space.whereabouts.tell(&space.name, &mut all));
+        all
     }
 
     /// Faults that were looked at, those of them that waited apart.
@@ -247,13 +274,7 @@ mod tests {
         let mut spaces = Spaces::default();
         let own = std::process::id();
         spaces.has_waited(own, 4096);
-        let space = |touched| Space {
-            hands: KernelHands::open(own).unwrap(),
-            streams: Streams::default(),
-            hunt: Hunt::default(),
-            outstanding: 0,
-            touched,
-        };
+        let space = |touched| Space { touched, ..Space::new(KernelHands::open(own).unwrap(), own) };
         (0..MOST as u32 - 1).for_each(|pid| drop(spaces.spaces.insert(u32::MAX - pid, space(u64::from(pid) + 10))));
 
         spaces.has_waited(std::os::unix::process::parent_id(), 4096);

@@ -1,9 +1,11 @@
 //! From a program's start to its end, beside it: memory is looked at, then faults, then advice is given.
 
 use super::attention::{Attention, Level, Noticed};
+use super::diary::{DiaryEntry, RunDiary};
 use super::faults::{Happening, ProgramFaults};
 use super::spaces::Spaces;
 use super::streams::{Advised, Straits};
+use super::whereabouts::PlacesOfRun;
 use crate::place::run_group::RunGroup;
 use majorfault::Nanos;
 use majorfault::sys::clock::monotonic;
@@ -29,7 +31,7 @@ const FASTEST: u64 = 4 << 20;
 const MEMORY_EVERY: Nanos = Nanos(1_000_000);
 
 /// What was seen and done.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supervised {
     /// The most memory and swap that were in use together, in bytes.
     pub demand: u64,
@@ -43,6 +45,10 @@ pub struct Supervised {
     pub advised: Advised,
     /// Time without need for anything, with only waits looked at, and with all faults, in nanoseconds.
     pub levels_ns: [u64; 3],
+    /// What the run went through.
+    pub diary: RunDiary,
+    /// Where it waited and was helped.
+    pub places: PlacesOfRun,
 }
 
 /// Looks at a program, and helps it.
@@ -123,6 +129,8 @@ impl<'g> Supervisor<'g> {
         self.memory = MemoryState { at: now, usage, swapped };
         self.supervised.demand = self.supervised.demand.max(usage + swapped);
         self.supervised.swapped = self.supervised.swapped.max(swapped);
+        let (Advised { fetched, used, .. }, (_, waits)) = (self.spaces.advised(), self.spaces.faults());
+        self.supervised.diary.note(now, DiaryEntry { usage, swapped, waits, fetched, used });
     }
 
     fn is_short(&self) -> bool {
@@ -171,10 +179,11 @@ impl<'g> Supervisor<'g> {
     fn end(mut self) -> Supervised {
         self.look_at_memory(monotonic());
         let (faults, waits) = self.spaces.faults();
+        let places = self.spaces.places();
         let Advised { fetched, used, paged_out, came_back, streams } = self.spaces.advised();
         let bytes = |pages: u64| pages * self.page;
         let (fetched, used) = (bytes(fetched), bytes(used));
         let advised = Advised { fetched, used, paged_out: bytes(paged_out), came_back: bytes(came_back), streams };
-        Supervised { faults, waits, advised, ..self.supervised }
+        Supervised { faults, waits, advised, places, ..self.supervised }
     }
 }

@@ -84,6 +84,11 @@ struct Room {
     now: u64,
 }
 
+/// By how much a limit may be raised.
+pub fn most_more(limit: u64) -> u64 {
+    limit / MOST_PART + MOST_MORE
+}
+
 /// When the kernel told of critical pressure the last times, the latest last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Burst([Nanos; BURST]);
@@ -128,7 +133,7 @@ impl Room {
     /// `free_swap` is what swap is left.
     fn act(self, distress: Distress, free_swap: u64) -> Act {
         let more = self.now + self.step();
-        let has_room = free_swap >= LEAST_SWAP && more <= self.limit + self.limit / MOST_PART + MOST_MORE;
+        let has_room = free_swap >= LEAST_SWAP && more <= self.limit + most_more(self.limit);
         match distress {
             Distress::Waiting | Distress::Pressed if has_room => Act::Raise(more),
             Distress::Waiting => Act::LetGo,

@@ -3,7 +3,7 @@
 //! In version 2 the limit is on a group that hands memory down, and the program in one below it, so that a run inside the run finds its
 //! place below and not beside.
 
-use super::reprieve::{Raised, Reprieve};
+use super::reprieve::{Raised, Reprieve, most_more};
 use super::{Hierarchy, Version, find, is_stale, missing, own_name, parents};
 use majorfault::proc::{self, Live};
 use majorfault::{Bytes, Error, Missing, Result};
@@ -39,6 +39,8 @@ pub struct GroupFacts {
     pub oom_kills: Option<u64>,
     /// How often its limit was raised for a moment, because the kernel would have killed (version 1).
     pub raised: Raised,
+    /// By how much it may be raised so, in bytes; 0 where the kernel waits by itself.
+    pub may_raise: u64,
     /// How long some of its processes waited for memory, in microseconds (version 2).
     pub stalled_us: Option<u64>,
 }
@@ -196,6 +198,7 @@ impl RunGroup {
             limit_hits: number(text(files.hits), "max"),
             oom_kills: number(text(files.kills), "oom_kill"),
             raised: self.reprieve.iter().flatten().map(Reprieve::raised).next().unwrap_or_default(),
+            may_raise: if matches!(self.reprieve, Some(Ok(_))) { most_more(self.limit.0) } else { 0 },
             stalled_us: stalled,
         }
     }

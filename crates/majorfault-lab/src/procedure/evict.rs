@@ -11,6 +11,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "evict",
     summary: "pages of one long mapping dropped here and there, by a call each or many in one call",
     needs: &[],
+    swaps: false,
     params: EvictParams::declared,
     run,
 };

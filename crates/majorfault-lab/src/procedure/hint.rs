@@ -9,6 +9,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "hint",
     summary: "addresses asked for that are occupied, or too near the end of user space",
     needs: &[],
+    swaps: false,
     params: HintParams::declared,
     run,
 };

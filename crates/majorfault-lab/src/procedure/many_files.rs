@@ -16,6 +16,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "many-files",
     summary: "many small files, each reached for some values and left again, by mapping or by buffers",
     needs: &[],
+    swaps: false,
     params: ManyFilesParams::declared,
     run,
 };

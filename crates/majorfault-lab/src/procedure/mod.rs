@@ -4,6 +4,7 @@
 //! [`Stage`]: the clock runs inside a phase and stands between them, while the watcher reads the counters. The phase that
 //! is compared is called `visit`. A procedure checks its own answers and fails on a wrong one.
 
+pub mod bwa;
 mod evict;
 mod hint;
 pub mod many_files;
@@ -29,6 +30,7 @@ pub const ALL: &[&Procedure] = &[
     &prefault::PROCEDURE,
     &will_need::PROCEDURE,
     &stream_beside::PROCEDURE,
+    &bwa::PROCEDURE,
 ];
 
 /// A fixed sequence of steps.
@@ -39,6 +41,8 @@ pub struct Procedure {
     pub summary: &'static str,
     /// What must be here for it.
     pub needs: &'static [&'static Need],
+    /// Whether it makes the machine swap, so that swapping is no disturbance.
+    pub swaps: bool,
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
     /// Does it.
@@ -102,6 +106,11 @@ impl<'a> Stage<'a> {
     /// Keeps a figure.
     pub fn figure(&mut self, name: &str, value: u64) {
         self.told.figures.insert(name.to_owned(), value);
+    }
+
+    /// A figure that was kept.
+    pub fn kept(&self, name: &str) -> Option<u64> {
+        self.told.figures.get(name).copied()
     }
 
     /// Keeps a sentence.

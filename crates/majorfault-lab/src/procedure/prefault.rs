@@ -11,6 +11,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "prefault",
     summary: "a fresh file prepared in one of many ways, then written through a mapping in blocks of 128 bytes",
     needs: &[],
+    swaps: false,
     params: PrefaultParams::declared,
     run,
 };

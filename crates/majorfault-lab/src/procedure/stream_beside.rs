@@ -19,6 +19,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "stream-beside",
     summary: "a hot part used through a mapping while the rest streams through the page cache",
     needs: &[],
+    swaps: false,
     params: StreamBesideParams::declared,
     run,
 };

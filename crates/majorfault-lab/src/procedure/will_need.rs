@@ -13,6 +13,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "will-need",
     summary: "a cold file announced as a whole by MADV_WILLNEED or posix_fadvise: how much of it the kernel reads",
     needs: &[],
+    swaps: false,
     params: WillNeedParams::declared,
     run,
 };

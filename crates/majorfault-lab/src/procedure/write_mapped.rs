@@ -11,6 +11,7 @@ pub(super) const PROCEDURE: Procedure = Procedure {
     name: "write-mapped",
     summary: "one file written or read through a mapping that huge pages fit, or do not fit",
     needs: &[],
+    swaps: false,
     params: WriteMappedParams::declared,
     run,
 };

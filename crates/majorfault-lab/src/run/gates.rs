@@ -343,6 +343,9 @@ fn memory_limit(record: &Record) -> Found {
 }
 
 fn swap(record: &Record) -> Found {
+    if record.traits.as_ref().is_some_and(|traits| traits.swaps) {
+        return None;
+    }
     let (Some(read), Some(written)) = (record.growth("swap_in_pages"), record.growth("swap_out_pages")) else {
         return noted("swapping was not counted");
     };
@@ -693,6 +696,14 @@ mod tests {
     #[test]
     fn a_run_too_short_for_a_sample_shows_its_memory_at_the_end_of_a_phase() {
         spoiled("memory limit", Run::of("mmap").memory(100 * MIB).counter("cgroup_usage_bytes", 200 * MIB));
+    }
+
+    #[test]
+    fn what_swaps_by_itself_is_not_spoiled_by_it() {
+        let mut record = Run::of("mmap").counter("swap_in_pages", 1).counter("swap_out_pages", 1).record();
+        record.traits.as_mut().unwrap().swaps = true;
+
+        assert_eq!(found("swap", &record), None);
     }
 
     #[test]

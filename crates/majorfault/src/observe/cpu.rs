@@ -10,8 +10,18 @@ pub(super) const SOURCE: Source = Source {
     summary: "processor time, context switches, other programs' share, kswapd's",
     needs: &[],
     counters: &[
-        total("user_ns", Unit::Nanos, Scope::Process, "time in user mode, in steps of 10 ms (proc(5), stat)"),
-        total("system_ns", Unit::Nanos, Scope::Process, "time in the kernel, in steps of 10 ms (proc(5), stat)"),
+        total(
+            "user_ns",
+            Unit::Nanos,
+            Scope::Process,
+            "time in user mode, with that of children it waited for, in steps of 10 ms (proc(5), stat)",
+        ),
+        total(
+            "system_ns",
+            Unit::Nanos,
+            Scope::Process,
+            "time in the kernel, with that of children it waited for, in steps of 10 ms (proc(5), stat)",
+        ),
         total(
             "voluntary_switches",
             Unit::Count,
@@ -93,9 +103,9 @@ impl Reading for Cpu {
     fn read(&mut self, values: &mut [Option<u64>]) {
         let tick_ns = self.tick_ns;
         let ns = |ticks: u64| ticks.saturating_mul(tick_ns);
-        let process = self.process.read().and_then(stat::process);
-        values[0] = process.map(|stat| ns(stat.user_ticks));
-        values[1] = process.map(|stat| ns(stat.system_ticks));
+        let process = self.process.read().and_then(stat::with_children);
+        values[0] = process.map(|[own, waited_for]| ns(own.user_ticks + waited_for.user_ticks));
+        values[1] = process.map(|[own, waited_for]| ns(own.system_ticks + waited_for.system_ticks));
         let switches = self.switches();
         values[2] = switches.map(|(voluntary, _)| voluntary);
         values[3] = switches.map(|(_, involuntary)| involuntary);
@@ -105,5 +115,36 @@ impl Reading for Cpu {
         let reclaim = self.kswapd.iter_mut().filter_map(|live| live.read().and_then(stat::process));
         let ticks: u64 = reclaim.map(|stat| stat.user_ticks + stat.system_ticks).sum();
         values[6] = (!self.kswapd.is_empty()).then(|| ns(ticks));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_time_of_children_that_were_waited_for_counts() {
+        let busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        let script = format!("read go; ({busy}); echo done; read go");
+        let piped = |command: &mut Command| command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = piped(Command::new("sh").args(["-c", &script])).unwrap();
+        let mut reading = open(&Scene { pid: Some(child.id()), ..Scene::default() }).unwrap();
+        let mut values = [None; 7];
+        let mut used = || {
+            reading.read(&mut values);
+            values[0].unwrap() + values[1].unwrap()
+        };
+        let before = used();
+
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+
+        // In steps of 10 ms; its own part is one or two system calls.
+        assert!(used() - before >= 30_000_000, "the loop of the child takes longer");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 }

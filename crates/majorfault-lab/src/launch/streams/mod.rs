@@ -93,6 +93,20 @@ impl std::ops::AddAssign for Advised {
     }
 }
 
+impl std::ops::Sub for Advised {
+    type Output = Advised;
+
+    fn sub(self, before: Advised) -> Advised {
+        Advised {
+            fetched: self.fetched - before.fetched,
+            used: self.used - before.used,
+            paged_out: self.paged_out - before.paged_out,
+            came_back: self.came_back - before.came_back,
+            streams: self.streams - before.streams,
+        }
+    }
+}
+
 /// The streams of one address space.
 #[derive(Debug)]
 pub struct Streams {

@@ -49,6 +49,15 @@ pub fn persistent(size: Bytes) -> Result<Unnamed> {
     Ok(image)
 }
 
+/// An image for a disk that is swapped to.
+///
+/// Errors: Missing (no tool to make it), Io.
+pub fn swap(size: Bytes) -> Result<Unnamed> {
+    let image = sized(size)?;
+    make(&image, "mkswap", "util-linux", &["-q"])?;
+    Ok(image)
+}
+
 fn sized(size: Bytes) -> Result<Unnamed> {
     // Sparse: a guest that writes all of its disk needs all of it, most write a part.
     let image = Unnamed::new(Bytes(size.0 / 4))?;
@@ -70,7 +79,7 @@ fn make(image: &Unnamed, tool: &str, package: &str, arguments: &[&str]) -> Resul
         true => Ok(()),
         false => {
             let said = String::from_utf8_lossy(&made.stderr).trim().to_owned();
-            Err(Error::Invalid(format!("{tool} could not make the guest's file system: {said}")))
+            Err(Error::Invalid(format!("{tool} could not make the guest's disk: {said}")))
         }
     }
 }
@@ -99,6 +108,15 @@ mod tests {
         // ext4: s_log_cluster_size is at 28 of the super block, relative to 1 KiB.
         image.0.read_exact_at(&mut logarithm, 1024 + 28).unwrap();
         assert_eq!(1024 << u32::from_le_bytes(logarithm), 2 << 20);
+    }
+
+    #[test]
+    fn a_disk_to_swap_to_has_the_kernels_mark() {
+        let image = swap(Bytes::mib(8)).unwrap();
+
+        let mut mark = [0; 10];
+        image.0.read_exact_at(&mut mark, 4096 - 10).unwrap();
+        assert_eq!(&mark, b"SWAPSPACE2");
     }
 
     #[test]

@@ -62,8 +62,12 @@ pub fn run(
     QEMU.met()?;
     let kernel = kernel::named(&spec.kernel)?;
     room(spec)?;
-    let order =
-        Errand { arguments: arguments.to_vec(), mounts: spec.mounts(), records: super::init::RECORDS.to_owned() };
+    let order = Errand {
+        arguments: arguments.to_vec(),
+        mounts: spec.mounts(),
+        swap: spec.swap_device(),
+        records: super::init::RECORDS.to_owned(),
+    };
     let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
@@ -108,14 +112,16 @@ impl Guest {
     fn start(spec: &Spec, accelerator: Accelerator, kernel: &BuiltKernel, archive: &Unnamed) -> Result<Guest> {
         let console = Unnamed::new(Bytes::mib(1))?;
         let disk = (spec.disk.0 > 0).then(|| disk::image(spec.disk, spec.fs)).transpose()?;
+        let swap = (spec.swap.0 > 0).then(|| disk::swap(spec.swap)).transpose()?;
         let pmem = (spec.pmem.0 > 0).then(|| disk::persistent(spec.pmem)).transpose()?;
         let [archive, out] = [archive, &console].map(Unnamed::path);
-        let [disk_path, pmem_path] = [&disk, &pmem].map(|image| image.as_ref().map(Unnamed::path));
+        let [disk_path, swap_path, pmem_path] = [&disk, &swap, &pmem].map(|image| image.as_ref().map(Unnamed::path));
         let files = Files {
             kernel: &kernel.image,
             archive: &archive,
             console: &out,
             disk: disk_path.as_deref(),
+            swap: swap_path.as_deref(),
             pmem: pmem_path.as_deref(),
         };
         let own =
@@ -131,7 +137,7 @@ impl Guest {
             .map_err(|error| Error::io("start a guest", &own, error))?;
         let lines = lines(&mut child);
         let boots_within = if accelerator == Accelerator::Kvm { KVM_BOOTS_WITHIN } else { BOOTS_WITHIN };
-        let disks = disk.into_iter().chain(pmem).collect();
+        let disks = disk.into_iter().chain(swap).chain(pmem).collect();
         Ok(Guest { machine: Machine(child), lines, console, boots_within, _disks: disks })
     }
 

@@ -3,6 +3,7 @@
 
 use crate::place::guest::line::{BROUGHT, Errand, FromGuest, MODULES, Mount, ORDER, PORT};
 use crate::place::guest::spec::DATA;
+use majorfault::sys::swap::swap_on;
 use majorfault::{Error, Result};
 use rustix::fs::{FileType, Mode, mknodat};
 use rustix::mount::{MountFlags, mount};
@@ -127,6 +128,12 @@ impl Host {
 
 fn follow(order: &Errand, host: &Host) -> Result<u8> {
     order.mounts.iter().try_for_each(mount_disk)?;
+    order.swap.iter().try_for_each(|device| {
+        swap_on(Path::new(device)).map_err(|error| {
+            Error::io("swap to the disk", device, error)
+                .with_remedy("the kernel needs CONFIG_SWAP and CONFIG_VIRTIO_BLK")
+        })
+    })?;
     mknodat(rustix::fs::CWD, order.records.as_str(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
         .map_err(|errno| Error::io("make a pipe for records", &order.records, errno))?;
     // Open at both ends as long as we live, so that no reader ends before the writer comes.

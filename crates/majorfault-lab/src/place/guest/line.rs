@@ -21,6 +21,9 @@ pub struct Errand {
     pub arguments: Vec<String>,
     /// File systems to mount, in order: device, type, options, where.
     pub mounts: Vec<Mount>,
+    /// The device to swap to.
+    #[serde(default)]
+    pub swap: Option<String>,
     /// Where the program is to write its records.
     pub records: String,
 }

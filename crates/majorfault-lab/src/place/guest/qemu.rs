@@ -37,6 +37,8 @@ pub struct Files<'a> {
     pub console: &'a Path,
     /// Image of the disk.
     pub disk: Option<&'a Path>,
+    /// Image of the disk to swap to.
+    pub swap: Option<&'a Path>,
     /// Image of the persistent memory.
     pub pmem: Option<&'a Path>,
 }
@@ -68,9 +70,12 @@ pub fn command(spec: &Spec, accelerator: Accelerator, files: &Files<'_>) -> Vec<
     // Lines for us come through our pipe; the console has a file of its own.
     add("chardev", "file,id=lines,path=/proc/self/fd/1".to_owned());
     add("device", "virtserialport,chardev=lines,name=majorfault".to_owned());
-    if let Some(disk) = files.disk {
-        add("drive", format!("file={},if=none,id=disk,format=raw,cache=unsafe,discard=unmap", path(disk)));
-        add("device", format!("virtio-blk-pci,drive=disk,num-queues={}", spec.cpus.min(4)));
+    // In this order they get their names.
+    for (name, image) in [("disk", files.disk), ("swap", files.swap)] {
+        if let Some(image) = image {
+            add("drive", format!("file={},if=none,id={name},format=raw,cache=unsafe,discard=unmap", path(image)));
+            add("device", format!("virtio-blk-pci,drive={name},num-queues={}", spec.cpus.min(4)));
+        }
     }
     if let Some(pmem) = files.pmem {
         let (path, size) = (path(pmem), spec.pmem.0);
@@ -118,12 +123,13 @@ mod tests {
 
     fn words(text: &str, accelerator: Accelerator) -> String {
         let spec: Spec = text.parse().unwrap();
-        let [kernel, archive, console, disk, pmem] = ["k", "a", "c", "d", "p"].map(Path::new);
+        let [kernel, archive, console, disk, pmem, swap] = ["k", "a", "c", "d", "p", "s"].map(Path::new);
         let files = Files {
             kernel,
             archive,
             console,
             disk: (spec.disk.0 > 0).then_some(disk),
+            swap: (spec.swap.0 > 0).then_some(swap),
             pmem: (spec.pmem.0 > 0).then_some(pmem),
         };
         command(&spec, accelerator, &files).join(" ")
@@ -148,6 +154,15 @@ mod tests {
         assert!(words.contains("-m size=1024M,slots=2,maxmem=4096M"), "{words}");
         assert!(words.contains("mem-path=p,size=2147483648 -device virtio-pmem-pci"), "{words}");
         assert!(!words.contains("virtio-blk"), "{words}");
+    }
+
+    #[test]
+    fn a_disk_to_swap_to_comes_after_the_other_one() {
+        let with = words("guest:disk=1g,swap=64m", Accelerator::Tcg);
+
+        assert!(with.find("drive=disk,") < with.find("drive=swap,"), "{with}");
+        assert!(with.contains("file=s,if=none,id=swap,"), "{with}");
+        assert!(!words("guest:disk=1g", Accelerator::Tcg).contains("id=swap"));
     }
 
     #[test]

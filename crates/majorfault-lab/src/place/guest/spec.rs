@@ -44,6 +44,8 @@ majorfault::params! {
         delay_ms: u32 = 0,
         /// Size of persistent memory with a DAX file system, where data go when there is no disk. 0 for none.
         pmem: Bytes = Bytes(0),
+        /// Size of a disk that the guest swaps to. 0 for none.
+        swap: Bytes = Bytes(0),
         /// NUMA nodes that share processors and memory evenly.
         numa: u32 = 1,
         /// Who runs the guest's instructions; by default what works here.
@@ -80,7 +82,7 @@ impl FromStr for Spec {
 impl Spec {
     fn check(&self) -> Result<()> {
         let refuse = |sentence: String| Err(Error::Invalid(sentence));
-        let Spec { cpus, memory, disk, pmem, numa, delay_ms, .. } = self;
+        let Spec { cpus, memory, disk, pmem, numa, delay_ms, swap, .. } = self;
         match () {
             () if *cpus == 0 || *cpus > 64 => refuse(format!("cpus={cpus}: legal is 1 to 64")),
             () if *memory < LEAST_MEMORY => {
@@ -96,6 +98,7 @@ impl Spec {
             () if disk.0 == 0 && *delay_ms != 0 => {
                 refuse(format!("delay_ms={delay_ms}: only a disk waits; add disk=4g"))
             }
+            () if swap.0 != 0 && *swap < Bytes::mib(1) => refuse(format!("swap={swap}: at least 1m")),
             () if disk.0 != 0 && *disk < Bytes::mib(64) => refuse(format!("disk={disk}: at least 64m")),
             () => Ok(()),
         }
@@ -126,6 +129,12 @@ impl Spec {
         disk.into_iter().chain(pmem).collect()
     }
 
+    /// The device that the guest swaps to: it comes after the disk.
+    pub fn swap_device(&self) -> Option<String> {
+        let name = if self.disk.0 > 0 { "vdb" } else { "vda" };
+        (self.swap.0 > 0).then(|| format!("/dev/{name}"))
+    }
+
     /// The kernel's argument that lays a delay over the disk, before the first process runs.
     pub fn device_mapper(&self) -> Option<String> {
         let sectors = self.disk.0 / 512;
@@ -149,7 +158,7 @@ mod tests {
         assert_eq!((spec.cpus, spec.memory, spec.numa, spec.disk), (8, Bytes::gib(1), 2, Bytes::gib(4)));
         assert_eq!(
             spec.text(),
-            "guest:accel=auto,cpus=8,delay_ms=0,disk=4g,fs=ext4,kernel=strided,memory=1g,numa=2,pmem=0"
+            "guest:accel=auto,cpus=8,delay_ms=0,disk=4g,fs=ext4,kernel=strided,memory=1g,numa=2,pmem=0,swap=0"
         );
         assert_eq!(spec.text().parse::<Spec>().unwrap().text(), spec.text());
         assert!("guest".parse::<Spec>().is_ok());
@@ -167,6 +176,7 @@ mod tests {
             ("guest:numa=0", "divisors of 4"),
             ("guest:disk=0", "pmem=1g"),
             ("guest:disk=1m", "at least 64m"),
+            ("guest:swap=1k", "at least 1m"),
             ("guest:pmem=1000", "multiples of 2m"),
             ("guest:disk=0,pmem=1g,delay_ms=10", "only a disk waits"),
             ("guest:fs=ntfs", "ext4"),
