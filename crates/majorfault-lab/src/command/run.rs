@@ -4,7 +4,7 @@ use crate::command::Exit;
 use crate::launch::outcome::{document, print};
 use crate::launch::preflight::Remark;
 use crate::launch::swap_file::SwapPlace;
-use crate::launch::{Companion, LaunchOptions, OWN_FAILURE, launch};
+use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -38,6 +38,10 @@ pub struct Args {
     /// Only limit the program, without help: to compare
     #[arg(long)]
     no_advice: bool,
+    /// Help the program from within, by a preloaded agent, and not from outside; else it does not begin. Without this the agent helps only
+    /// where advice from outside is refused
+    #[arg(long, conflicts_with = "no_advice")]
+    agent: bool,
     /// Print the outcome as JSON, on standard error
     #[arg(long)]
     json: bool,
@@ -54,7 +58,7 @@ const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Exit {
-    let Args { memory, swap_file, no_advice, json, quiet, program } = args;
+    let Args { memory, swap_file, no_advice, agent, json, quiet, program } = args;
     let told = match (json, quiet) {
         (true, _) => Told::Nothing,
         (_, true) => Told::Wrong,
@@ -65,7 +69,12 @@ pub fn run(args: Args) -> Exit {
         eprintln!("majorfault: {error}");
         return Exit::Program(OWN_FAILURE);
     }
-    let options = LaunchOptions { program, memory, swap: swap_file, advise: !no_advice };
+    let help = match (no_advice, agent) {
+        (true, _) => Help::Nobody,
+        (_, true) => Help::Agent,
+        _ => Help::AsItCan,
+    };
+    let options = LaunchOptions { program, memory, swap: swap_file, help };
     match launch(&options, &mut company) {
         Ok(outcome) => {
             let mut text = Vec::new();

@@ -1,6 +1,7 @@
 //! How a run went: what it needed, what was done for it, how near it came to being killed, and what would have helped.
 
 use super::preflight::Remark;
+use super::spaces::AgentFacts;
 use super::supervisor::Supervised;
 use crate::place::reprieve::Raised;
 use crate::place::run_group::GroupFacts;
@@ -78,6 +79,12 @@ pub fn document(outcome: &RunOutcome) -> Value {
             "paged_out_bytes": supervised.advised.paged_out,
             "came_back_bytes": supervised.advised.came_back,
         },
+        "agents": {
+            "met": supervised.agents.met,
+            "without": supervised.agents.without,
+            "lost": supervised.agents.lost,
+            "late": supervised.agents.late,
+        },
         "unhelped": unhelped,
         "runs_on": runs_on,
         "remarks": remarks.iter().map(|remark| json!({"found": remark.found, "remedy": remark.remedy})).collect::<Vec<_>>(),
@@ -101,6 +108,7 @@ pub fn sentences(outcome: &RunOutcome) -> Vec<String> {
         Some(memory(outcome)),
         raised(outcome),
         helped(outcome),
+        by_agents(outcome),
         stalls(outcome),
         killed(outcome),
         more(outcome),
@@ -140,6 +148,18 @@ fn helped(outcome: &RunOutcome) -> Option<String> {
         bytes => format!("; paged out behind {}, of which {} came back too soon", size(bytes), size(advised.came_back)),
     };
     Some(format!("read ahead of {} streams: {}, {used:.0} % used{behind}", advised.streams, size(advised.fetched)))
+}
+
+fn by_agents(outcome: &RunOutcome) -> Option<String> {
+    let AgentFacts { met: _, without, lost, late } = outcome.supervised.agents;
+    let without = match without {
+        0 => None,
+        count => Some(format!("{count} processes had no agent (forked, static, of another user) and were not helped")),
+    };
+    let lost = (lost > 0).then(|| format!("{lost} agents were gone before their programs"));
+    let late = (late > 0).then(|| format!("agents were behind with their orders {late} times"));
+    let all: Vec<String> = [without, lost, late].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 fn stalls(outcome: &RunOutcome) -> Option<String> {
