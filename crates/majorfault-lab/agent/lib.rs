@@ -112,15 +112,9 @@ extern "C" fn agent() -> ! {
     call(Call::Prctl, [calls::SET_NAME, c"majorfault".as_ptr() as u64, 0, 0, 0, 0]);
     let ring = shared(RING.load(Ordering::Acquire));
     let page = 1 << directory(255);
-    let mut at = 0;
-    loop {
-        let heard = ring.heard();
-        if IS_LEAVING.load(Ordering::Acquire) != 0 {
-            calls::end_thread();
-        }
-        at = ring.work(at, |order| advise(order, page));
-        calls::sleep(ring.number(Entry::Bell).as_ptr(), heard);
-    }
+    let is_over = || IS_LEAVING.load(Ordering::Acquire) != 0;
+    ring.serve(is_over, |order| advise(order, page), |bell, heard| calls::sleep(bell.as_ptr(), heard));
+    calls::end_thread()
 }
 
 fn advise(order: Order, page: u64) {

@@ -1,7 +1,6 @@
 //! unshare(2) and setns(2) refuse processes of several threads: before them the agent ends, and this process has none from then on.
 
 use crate::calls::{Call, call, wake};
-use crate::ring::Entry;
 use crate::{IS_LEAVING, OWNER, RING, THREAD, shared};
 use core::arch::{asm, global_asm};
 use core::sync::atomic::Ordering;
@@ -48,9 +47,7 @@ fn end_agent() -> bool {
         return false;
     }
     IS_LEAVING.store(1, Ordering::Release);
-    let ring = shared(ring);
-    ring.ring();
-    wake(ring.number(Entry::Bell).as_ptr());
+    shared(ring).ring(|bell| wake(bell.as_ptr()));
     while call(Call::Tgkill, [process as u64, thread.into(), 0, 0, 0, 0]) == 0 {
         call(Call::SchedYield, [0; 6]);
     }

@@ -44,6 +44,7 @@ fn forked(bytes: u64) {
     match unsafe { libc::fork() } {
         0 => {
             patterns::run("seqread", bytes.try_into().unwrap()).unwrap();
+            // SAFETY: ends this child.
             unsafe { libc::_exit(0) }
         }
         child => {

@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Beside it, majorfault looks at page
 /// faults as soon as memory is short: pages that the program will need are read in ahead, those it has left behind are paged out. Programs
 /// that pass over their memory in an order finish much sooner than with swap alone; others are as fast as with swap alone. The program is
-/// not changed: nothing is preloaded, and advice cannot change a byte of its memory.
+/// not changed, and advice cannot change a byte of its memory.
 ///
 /// Needs a swap area, and the right to limit memory: as root, or in a group of your own in cgroup version 2 (systemd-run --user --scope
-/// majorfault run …). Reading ahead needs CAP_SYS_NICE and the right to sample page faults; without them the program is limited only,
-/// and that is said.
+/// majorfault run …). Reading ahead needs the right to sample page faults; without it the program is limited only, and that is said.
+/// With CAP_SYS_NICE advice is given from outside, and nothing is preloaded; without it by an agent within the program, a preloaded library
+/// with one thread that does nothing else.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: the program's own; 128 and the number of the signal that ended it; 125 majorfault failed and the \

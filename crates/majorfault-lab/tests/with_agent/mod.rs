@@ -96,8 +96,35 @@ fn a_program_sees_nothing_of_the_agent_but_its_thread_its_mapping_and_a_variable
     let (with, without) = (run(&["--agent"]), run(&["--no-advice"]));
 
     assert_eq!((with.output, with.errors, with.code), (without.output, without.errors, without.code));
-    let said = script(&alone.world, "grep -c libmajorfault_agent /proc/self/maps; ls /proc/$$/task | wc -l", &[]);
-    assert_eq!(said.output, "4\n2\n", "{}", said.errors);
+    let thread =
+        "grep -c libmajorfault_agent /proc/self/maps; ls /proc/$$/task | wc -l; grep -h ^SigBlk /proc/$$/task/*/status";
+    let said = script(&alone.world, thread, &[]);
+    // All signals are blocked but those that cannot be (SIGKILL, SIGSTOP).
+    let expected = "4\n2\nSigBlk:\t0000000000000000\nSigBlk:\tfffffffffffbfeff\n";
+    assert_eq!(said.output, expected, "{}", said.errors);
+}
+
+#[test]
+fn a_forked_child_has_the_library_and_not_the_ring() {
+    let Some(alone) = alone() else { return };
+    let maps = "while read line; do case $line in */libmajorfault_agent.so) lib=1;; */majorfault-run-*) echo $line;; esac; \
+                done < /proc/self/maps; echo $lib";
+
+    let said = script(&alone.world, &format!("({maps}); echo; {maps}"), &[]);
+
+    let (child, parent) = said.output.split_once("\n\n").unwrap_or_else(|| panic!("{} {}", said.output, said.errors));
+    assert_eq!((child, parent.lines().count(), parent.contains("rw-s")), ("1", 2, true), "{parent}");
+}
+
+#[test]
+fn limits_that_leave_no_room_for_an_agent_harm_no_program() {
+    let Some(alone) = alone() else { return };
+
+    for limit in ["ulimit -f 0", "ulimit -u 0", "umask 777"] {
+        let said = script(&alone.world, &format!("{limit}; exec sh -c 'echo fine; kill -0 $$'"), &[]);
+
+        assert_eq!((said.output.as_str(), said.code), ("fine\n", Some(0)), "{limit}: {}", said.errors);
+    }
 }
 
 #[test]
@@ -186,7 +213,8 @@ fn a_program_lives_on_with_a_sleeping_agent_when_we_are_killed() {
 fn many_processes_that_come_and_go_leave_no_rings_behind() {
     let Some(alone) = alone() else { return };
     let storm = "i=0; while [ $i -lt 300 ]; do /bin/true & i=$((i+1)); done; wait; \
-                 dir=${LD_PRELOAD%/*}; until [ $(ls $dir | wc -l) -lt 10 ]; do sleep 0.05; done; echo fine";
+                 dir=${LD_PRELOAD%/*}; i=0; while [ $(ls $dir | wc -l) -ge 10 ] && [ $i -lt 400 ]; do sleep 0.05; i=$((i+1)); done; \
+                 [ $i -lt 400 ] && echo fine";
 
     let said = alone.world.majorfault(&["run", "--memory", "256m", "-q", "--agent", "--", "sh", "-c", storm]);
 

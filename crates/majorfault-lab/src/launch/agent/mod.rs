@@ -233,12 +233,13 @@ impl AgentLink {
                 return Taken::Gone;
             }
         }
-        let orders = pages.iter().map(|range| Order { first: range.start, pages: range.end - range.start, advice });
+        let mut orders = pages.iter().map(|range| Order { first: range.start, pages: range.end - range.start, advice });
         // In turn, and none behind one that found no room.
-        let has_room = orders.map(|order| ring.post(order)).all(|posted| posted);
-        ring.ring();
-        // It may be awake.
-        let _ = futex::wake(ring.number(Entry::Bell), futex::Flags::empty(), 1);
+        let has_room = orders.all(|order| ring.post(order));
+        ring.ring(|bell| {
+            // It may be awake.
+            let _ = futex::wake(bell, futex::Flags::empty(), 1);
+        });
         if has_room { Taken::All } else { Taken::Some }
     }
 }

@@ -159,19 +159,30 @@ impl<'a, N: Number, S: Slot> OrderRing<'a, N, S> {
         self.at(next.wrapping_sub(1)).is_none_or(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 
-    /// The writer's: says that there are orders. Whoever sleeps on the bell is to be woken after that.
-    pub fn ring(&self) {
+    /// The writer's: says that there are orders, or that it is over; `wake` wakes whoever sleeps on the bell.
+    pub fn ring(&self, wake: impl FnOnce(&N)) {
+        let bell = self.number(Entry::Bell);
         // Release: who hears the bell sees the orders.
-        self.number(Entry::Bell).add(1, Ordering::Release);
+        bell.add(1, Ordering::Release);
+        wake(bell);
     }
 
-    /// The reader's: the bell as it is, before it looks for orders. It may sleep as long as that does not change.
-    pub fn heard(&self) -> u32 {
-        self.number(Entry::Bell).load(Ordering::Acquire)
+    /// The reader's whole life: does what is ordered, and sleeps as long as the bell is as it was heard, until it is over.
+    pub fn serve(&self, is_over: impl Fn() -> bool, mut act: impl FnMut(Order), sleep: impl Fn(&N, u32)) {
+        let (bell, mut at) = (self.number(Entry::Bell), 0);
+        loop {
+            // Heard before anything is looked for: what comes later changes it, and there is no sleep.
+            let heard = bell.load(Ordering::Acquire);
+            if is_over() {
+                return;
+            }
+            at = self.work(at, &mut act);
+            sleep(bell, heard);
+        }
     }
 
     /// The reader's: does what is ordered from slot `at` on; returns the slot to go on from.
-    pub fn work(&self, mut at: usize, mut act: impl FnMut(Order)) -> usize {
+    fn work(&self, mut at: usize, mut act: impl FnMut(Order)) -> usize {
         while let Some(slot) = self.at(at) {
             let word = slot.load(Ordering::Relaxed);
             if word == 0 {
