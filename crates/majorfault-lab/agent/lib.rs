@@ -9,7 +9,7 @@
 #![no_std]
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use ring::{AgentAdvice, BYTES, Entry, NUMBERS, Order, OrderRing, SIGN};
+use ring::{AgentAdvice, AgentOrder, BYTES, NUMBERS, OrderRing, RingEntry, SIGN};
 
 mod calls;
 #[path = "../src/launch/agent/ring.rs"]
@@ -68,8 +68,8 @@ extern "C" fn begin() {
     let thread = start();
     if thread > 0 {
         let shared = shared(ring);
-        shared.number(Entry::Thread).store(thread as u32, Ordering::Relaxed);
-        shared.number(Entry::Sign).store(SIGN, Ordering::Release);
+        shared.number(RingEntry::Thread).store(thread as u32, Ordering::Relaxed);
+        shared.number(RingEntry::Sign).store(SIGN, Ordering::Release);
         if calls::rename(&unready.bytes, &path.bytes) == 0 {
             return;
         }
@@ -117,8 +117,8 @@ extern "C" fn agent() -> ! {
     calls::end_thread()
 }
 
-fn advise(order: Order, page: u64) {
-    let Order { first, pages, advice } = order;
+fn advise(order: AgentOrder, page: u64) {
+    let AgentOrder { first, pages, advice } = order;
     let advice = match advice {
         AgentAdvice::WillNeed => calls::WILL_NEED,
         AgentAdvice::PageOut => calls::PAGE_OUT,

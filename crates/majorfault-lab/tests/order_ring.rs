@@ -4,7 +4,7 @@
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use majorfault_lab::launch::agent::ring::{AgentAdvice, NUMBERS, Number, Order, OrderRing, Slot};
+use majorfault_lab::launch::agent::ring::{AgentAdvice, AgentOrder, NUMBERS, Number, OrderRing, OrderSlot};
 use std::sync::atomic::Ordering;
 
 /// loom's numbers, wrapped: neither they nor the traits are of this crate.
@@ -23,7 +23,7 @@ impl Number for Checked32 {
     }
 }
 
-impl Slot for Checked64 {
+impl OrderSlot for Checked64 {
     fn load(&self, order: Ordering) -> u64 {
         self.0.load(order)
     }
@@ -85,8 +85,8 @@ impl Memory {
     }
 }
 
-fn order(first: u64) -> Order {
-    Order { first, pages: 1, advice: AgentAdvice::WillNeed }
+fn order(first: u64) -> AgentOrder {
+    AgentOrder { first, pages: 1, advice: AgentAdvice::WillNeed }
 }
 
 #[test]

@@ -135,6 +135,11 @@ fn of_swap_file(swap: &SwapFile) -> Remark {
     Remark { found, remedy: String::new() }
 }
 
+fn of_agent(home: &AgentHome) -> Remark {
+    let found = format!("an agent within the program gives the advice ({}, by LD_PRELOAD)", home.library().display());
+    Remark { found, remedy: String::new() }
+}
+
 fn kills_soon(error: &Error) -> Remark {
     let found = format!(
         "the limit is one of cgroup version 1, which may kill where version 2 waits; that cannot be held off: {error}"
@@ -214,7 +219,7 @@ fn hold(program: &[OsString], library: Option<&Path>, group: &RunGroup) -> Resul
 fn supervise(
     prepared: PreparedProgram,
     group: &mut RunGroup,
-    remarks: Vec<Remark>,
+    mut remarks: Vec<Remark>,
     beside: &mut impl Companion,
 ) -> Result<(RunOutcome, Option<AgentHome>)> {
     let PreparedProgram { held, process, help } = prepared;
@@ -223,6 +228,7 @@ fn supervise(
         Ok((faults, home)) => (Some(faults), home, None),
         Err(why) => (None, None, Some(why)),
     };
+    remarks.extend(home.as_ref().map(of_agent));
     beside.before(&remarks, unhelped.as_deref());
     let began = Instant::now();
     let mut child = held.go()?;

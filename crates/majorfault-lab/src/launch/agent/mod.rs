@@ -10,7 +10,7 @@ pub mod ring;
 use crate::place::run_group;
 use majorfault::sys::shared::SharedNumbers;
 use majorfault::{Error, Missing, Result};
-use ring::{AgentAdvice, BYTES, Entry, NUMBERS, Order, OrderRing, SIGN};
+use ring::{AgentAdvice, AgentOrder, BYTES, NUMBERS, OrderRing, RingEntry, SIGN};
 use rustix::fs::{OFlags, StatVfsMountFlags, statvfs};
 use rustix::thread::futex;
 use std::cell::Cell;
@@ -214,8 +214,8 @@ impl AgentLink {
         let shared = SharedNumbers::map(file, BYTES).map_err(|error| io::Error::other(error.to_string()))?;
         let ring = OrderRing { numbers: shared.numbers(), slots: shared.words() };
         // Acquire: who sees the sign sees the thread.
-        let is_ready = ring.number(Entry::Sign).load(Ordering::Acquire) == SIGN;
-        let thread = ring.number(Entry::Thread).load(Ordering::Relaxed);
+        let is_ready = ring.number(RingEntry::Sign).load(Ordering::Acquire) == SIGN;
+        let thread = ring.number(RingEntry::Thread).load(Ordering::Relaxed);
         let thread = PathBuf::from(format!("/proc/{pid}/task/{thread}"));
         // The ring of a program that was there before, under this number.
         if !is_ready || !thread.exists() {
@@ -233,7 +233,8 @@ impl AgentLink {
                 return Taken::Gone;
             }
         }
-        let mut orders = pages.iter().map(|range| Order { first: range.start, pages: range.end - range.start, advice });
+        let mut orders =
+            pages.iter().map(|range| AgentOrder { first: range.start, pages: range.end - range.start, advice });
         // In turn, and none behind one that found no room.
         let has_room = orders.all(|order| ring.post(order));
         ring.ring(|bell| {
@@ -331,8 +332,8 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(BYTES as u64).unwrap();
         let shared = SharedNumbers::<NUMBERS>::map(&file, BYTES).unwrap();
-        shared.numbers()[Entry::Thread as usize].store(thread, Ordering::Relaxed);
-        shared.numbers()[Entry::Sign as usize].store(SIGN, Ordering::Relaxed);
+        shared.numbers()[RingEntry::Thread as usize].store(thread, Ordering::Relaxed);
+        shared.numbers()[RingEntry::Sign as usize].store(SIGN, Ordering::Relaxed);
         file
     }
 

@@ -32,7 +32,7 @@ const ORDERED: u64 = 1 << 63;
 
 /// What stands in the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum RingEntry {
     /// [`SIGN`], from when the agent is ready.
     Sign = 0,
     /// The agent's thread.
@@ -56,7 +56,7 @@ pub enum AgentAdvice {
 
 /// Advice for some pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct AgentOrder {
     /// The number of the first page.
     pub first: u64,
     /// How many.
@@ -65,22 +65,22 @@ pub struct Order {
     pub advice: AgentAdvice,
 }
 
-impl Order {
+impl AgentOrder {
     /// As it stands in a slot; `None` where these are no pages of a process, or too many for one order.
     pub fn word(self) -> Option<u64> {
-        let Order { first, pages, advice } = self;
+        let AgentOrder { first, pages, advice } = self;
         let fits = pages > 0 && pages < MOST_PAGES && first < LAST_PAGE && first + pages <= LAST_PAGE;
         fits.then_some(ORDERED | (advice as u64) << 61 | pages << 44 | first)
     }
 
     /// The order in a slot; `None` where that is none.
-    pub fn read(word: u64) -> Option<Order> {
+    pub fn read(word: u64) -> Option<AgentOrder> {
         let advice = match word >> 61 {
             0b100 => AgentAdvice::WillNeed,
             0b101 => AgentAdvice::PageOut,
             _ => return None,
         };
-        let order = Order { first: word & (LAST_PAGE - 1), pages: word >> 44 & (MOST_PAGES - 1), advice };
+        let order = AgentOrder { first: word & (LAST_PAGE - 1), pages: word >> 44 & (MOST_PAGES - 1), advice };
         // What does not become the same word again is out of range.
         (order.word() == Some(word)).then_some(order)
     }
@@ -97,7 +97,7 @@ pub trait Number {
 }
 
 /// An atomic word of 64 bits; a model checker has its own.
-pub trait Slot {
+pub trait OrderSlot {
     /// Reads.
     fn load(&self, order: Ordering) -> u64;
     /// Writes.
@@ -116,7 +116,7 @@ impl Number for AtomicU32 {
     }
 }
 
-impl Slot for AtomicU64 {
+impl OrderSlot for AtomicU64 {
     fn load(&self, order: Ordering) -> u64 {
         AtomicU64::load(self, order)
     }
@@ -128,48 +128,48 @@ impl Slot for AtomicU64 {
 /// The ring, wherever it lies. There is one writer and one reader.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderRing<'a, N, S> {
-    /// See [`Entry`].
+    /// See [`RingEntry`].
     pub numbers: &'a [N; NUMBERS],
     /// Orders.
     pub slots: &'a [S],
 }
 
-impl<'a, N: Number, S: Slot> OrderRing<'a, N, S> {
+impl<'a, N: Number, S: OrderSlot> OrderRing<'a, N, S> {
     /// One of the numbers.
-    pub fn number(&self, entry: Entry) -> &'a N {
+    pub fn number(&self, entry: RingEntry) -> &'a N {
         &self.numbers[entry as usize]
     }
 
     /// The writer's: puts an order into the ring, where there is room; the reader sees it when the bell rings.
-    pub fn post(&self, order: Order) -> bool {
-        let next = self.number(Entry::Next).load(Ordering::Relaxed) as usize;
+    pub fn post(&self, order: AgentOrder) -> bool {
+        let next = self.number(RingEntry::Next).load(Ordering::Relaxed) as usize;
         let (Some(word), Some(slot)) = (order.word(), self.at(next)) else { return false };
         if slot.load(Ordering::Relaxed) != 0 {
             return false;
         }
         slot.store(word, Ordering::Relaxed);
-        self.number(Entry::Next).store((next as u32).wrapping_add(1), Ordering::Relaxed);
+        self.number(RingEntry::Next).store((next as u32).wrapping_add(1), Ordering::Relaxed);
         true
     }
 
     /// The writer's: whether the reader has done all that was ordered.
     pub fn is_done(&self) -> bool {
-        let next = self.number(Entry::Next).load(Ordering::Relaxed) as usize;
+        let next = self.number(RingEntry::Next).load(Ordering::Relaxed) as usize;
         // Orders are done in turn: the last one is the one before `next`.
         self.at(next.wrapping_sub(1)).is_none_or(|slot| slot.load(Ordering::Relaxed) == 0)
     }
 
     /// The writer's: says that there are orders, or that it is over; `wake` wakes whoever sleeps on the bell.
     pub fn ring(&self, wake: impl FnOnce(&N)) {
-        let bell = self.number(Entry::Bell);
+        let bell = self.number(RingEntry::Bell);
         // Release: who hears the bell sees the orders.
         bell.add(1, Ordering::Release);
         wake(bell);
     }
 
     /// The reader's whole life: does what is ordered, and sleeps as long as the bell is as it was heard, until it is over.
-    pub fn serve(&self, is_over: impl Fn() -> bool, mut act: impl FnMut(Order), sleep: impl Fn(&N, u32)) {
-        let (bell, mut at) = (self.number(Entry::Bell), 0);
+    pub fn serve(&self, is_over: impl Fn() -> bool, mut act: impl FnMut(AgentOrder), sleep: impl Fn(&N, u32)) {
+        let (bell, mut at) = (self.number(RingEntry::Bell), 0);
         loop {
             // Heard before anything is looked for: what comes later changes it, and there is no sleep.
             let heard = bell.load(Ordering::Acquire);
@@ -182,15 +182,15 @@ impl<'a, N: Number, S: Slot> OrderRing<'a, N, S> {
     }
 
     /// The reader's: does what is ordered from slot `at` on; returns the slot to go on from.
-    fn work(&self, mut at: usize, mut act: impl FnMut(Order)) -> usize {
+    fn work(&self, mut at: usize, mut act: impl FnMut(AgentOrder)) -> usize {
         while let Some(slot) = self.at(at) {
             let word = slot.load(Ordering::Relaxed);
             if word == 0 {
                 break;
             }
-            match Order::read(word) {
+            match AgentOrder::read(word) {
                 Some(order) => act(order),
-                None => self.number(Entry::Refused).add(1, Ordering::Relaxed),
+                None => self.number(RingEntry::Refused).add(1, Ordering::Relaxed),
             }
             slot.store(0, Ordering::Relaxed);
             at = (at + 1) % self.slots.len();
@@ -207,16 +207,16 @@ impl<'a, N: Number, S: Slot> OrderRing<'a, N, S> {
 mod tests {
     use super::*;
 
-    const ORDER: Order = Order { first: 0x7_ffff_1234, pages: 256, advice: AgentAdvice::PageOut };
+    const ORDER: AgentOrder = AgentOrder { first: 0x7_ffff_1234, pages: 256, advice: AgentAdvice::PageOut };
 
     #[test]
     fn an_order_is_read_as_it_was_written() {
         for order in [
             ORDER,
-            Order { first: 0, pages: 1, advice: AgentAdvice::WillNeed },
-            Order { first: (1 << 44) - 131_071, pages: 131_071, ..ORDER },
+            AgentOrder { first: 0, pages: 1, advice: AgentAdvice::WillNeed },
+            AgentOrder { first: (1 << 44) - 131_071, pages: 131_071, ..ORDER },
         ] {
-            assert_eq!(order.word().and_then(Order::read), Some(order));
+            assert_eq!(order.word().and_then(AgentOrder::read), Some(order));
         }
         assert_eq!(ORDER.word(), Some(0xa010_0007_ffff_1234));
     }
@@ -224,17 +224,17 @@ mod tests {
     #[test]
     fn what_is_no_order_is_refused_by_both_sides() {
         for wrong in [
-            Order { pages: 0, ..ORDER },
-            Order { pages: 1 << 17, ..ORDER },
-            Order { first: 1 << 44, ..ORDER },
-            Order { first: (1 << 44) - 255, ..ORDER },
+            AgentOrder { pages: 0, ..ORDER },
+            AgentOrder { pages: 1 << 17, ..ORDER },
+            AgentOrder { first: 1 << 44, ..ORDER },
+            AgentOrder { first: (1 << 44) - 255, ..ORDER },
         ] {
             assert_eq!(wrong.word(), None, "{wrong:?}");
         }
         let good = ORDER.word().unwrap();
         // No order's sign, an advice that is none, no pages, beyond the last page.
         for word in [0, good & !(1 << 63), good | 1 << 62, good & !(0x1_ffff << 44), good | ((1 << 44) - 1)] {
-            assert_eq!(Order::read(word), None, "{word:x}");
+            assert_eq!(AgentOrder::read(word), None, "{word:x}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
     fn orders_are_done_in_turn_and_a_full_ring_takes_none() {
         let (numbers, slots) = memory::<2>();
         let ring = OrderRing { numbers: &numbers, slots: &slots };
-        let order = |first| Order { first, ..ORDER };
+        let order = |first| AgentOrder { first, ..ORDER };
         assert!(ring.is_done());
 
         assert!(ring.post(order(1)) && ring.post(order(2)) && !ring.post(order(3)) && !ring.is_done());
@@ -263,13 +263,13 @@ mod tests {
         let (numbers, slots) = memory::<4>();
         let ring = OrderRing { numbers: &numbers, slots: &slots };
         slots[0].store(77, Ordering::Relaxed);
-        ring.number(Entry::Next).store(u32::MAX, Ordering::Relaxed);
+        ring.number(RingEntry::Next).store(u32::MAX, Ordering::Relaxed);
         assert!(ring.post(ORDER), "at the last slot");
         slots[1].store(ORDER.word().unwrap(), Ordering::Relaxed);
 
         let mut seen = 0;
         assert_eq!(ring.work(0, |_| seen += 1), 2);
 
-        assert_eq!((seen, ring.number(Entry::Refused).load(Ordering::Relaxed)), (1, 1));
+        assert_eq!((seen, ring.number(RingEntry::Refused).load(Ordering::Relaxed)), (1, 1));
     }
 }
