@@ -35,6 +35,12 @@ fn program() {
     if name == "forked" {
         return forked(bytes.parse().unwrap());
     }
+    if name == "leaving" {
+        patterns::run("seqread", bytes.parse().unwrap()).unwrap();
+        // SAFETY: shares nothing less than before. The agent leaves all the same.
+        assert_eq!(unsafe { libc::unshare(0) }, 0);
+        return patterns::run("seqread", bytes.parse().unwrap()).unwrap();
+    }
     patterns::run(name, bytes.parse().unwrap()).unwrap();
 }
 

@@ -72,6 +72,18 @@ fn a_child_that_is_only_forked_has_no_agent_and_that_is_told() {
 }
 
 #[test]
+fn an_agent_that_is_gone_before_its_program_is_noticed_and_told() {
+    let Some((alone, _swap)) = with_swap() else { return };
+
+    let said = pattern(&alone.world, "leaving", 64, &["--agent"]);
+
+    sum(&said);
+    let json = outcome(&said);
+    assert!(number(&json, "/advised/fetched_bytes") > 16 * MIB, "{json:#}");
+    assert_eq!([number(&json, "/agents/met"), number(&json, "/agents/lost")], [1, 1], "{json:#}");
+}
+
+#[test]
 fn the_agent_gives_way_to_calls_that_want_one_thread() {
     let Some(alone) = alone() else { return };
     let command = "unshare --user true";
