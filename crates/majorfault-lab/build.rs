@@ -1,8 +1,12 @@
-//! Tells the program which commit it is made from, so that its records can say it.
+//! Tells the program which commit it is made from, so that its records can say it; and compiles the agent that it carries, a library to
+//! preload (`agent/lib.rs`).
 
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
+    agent();
     println!("cargo::rustc-env=MAJORFAULT_COMMIT={}", commit().unwrap_or_else(|| "unknown commit".to_owned()));
     let branch = git(&["rev-parse", "--symbolic-full-name", "HEAD"]).unwrap_or_default();
     for name in ["HEAD", "logs/HEAD", &branch] {
@@ -11,9 +15,39 @@ fn main() {
         path.into_iter().for_each(|path| println!("cargo::rerun-if-changed={path}"));
     }
     // Changes that are not committed make it dirty, and committing them clean.
-    for part in ["build.rs", "src", "Cargo.toml", "../majorfault/src", "../majorfault/Cargo.toml"] {
+    for part in ["build.rs", "agent", "src", "Cargo.toml", "../majorfault/src", "../majorfault/Cargo.toml"] {
         println!("cargo::rerun-if-changed={part}");
     }
+}
+
+/// Puts the agent into the build's folder; an empty file where there is none for this processor, which the program then says.
+fn agent() {
+    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let library = PathBuf::from(variable("OUT_DIR")).join("agent.so");
+    let is_known = variable("CARGO_CFG_TARGET_ARCH") == "x86_64" && variable("CARGO_CFG_TARGET_OS") == "linux";
+    // Without the former one: what was not built must not be taken.
+    let _ = std::fs::remove_file(&library);
+    if !is_known || !compile(&library) {
+        println!("cargo::warning=the agent of `majorfault run` could not be built for {}", variable("TARGET"));
+        std::fs::write(&library, "").expect("the build's folder can be written to");
+    }
+}
+
+/// Whether rustc made the library. It stands alone: no standard library, no C library, nothing that unwinds.
+fn compile(library: &Path) -> bool {
+    let mut rustc = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+    rustc.args(["--edition", "2024", "--crate-name", "majorfault_agent", "--crate-type", "cdylib", "agent/lib.rs"]);
+    for option in ["opt-level=s", "panic=abort", "lto=fat", "strip=symbols", "target-feature=-crt-static"] {
+        rustc.args(["-C", option]);
+    }
+    for argument in ["-nostdlib", "-nostartfiles"] {
+        rustc.arg(format!("-Clink-arg={argument}"));
+    }
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        rustc.arg(format!("-Clinker={}", linker.to_string_lossy()));
+    }
+    let target = env::var("TARGET").unwrap_or_default();
+    rustc.args(["--target", &target]).arg("-o").arg(library).status().is_ok_and(|status| status.success())
 }
 
 /// The short name of the commit, `-dirty` where tracked files differ; `None` in an archive without git.

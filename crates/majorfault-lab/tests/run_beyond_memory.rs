@@ -7,6 +7,7 @@ mod beyond;
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 #[path = "../benches/beyond_memory/patterns.rs"]
 mod patterns;
+mod with_agent;
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
 
@@ -24,7 +25,34 @@ fn program() {
     if name == "locked" {
         return locked(bytes.parse().unwrap());
     }
+    if name == "forked" {
+        return forked(bytes.parse().unwrap());
+    }
+    if name == "leaving" {
+        patterns::run("seqread", bytes.parse().unwrap()).unwrap();
+        // SAFETY: shares nothing less than before. The agent leaves all the same.
+        assert_eq!(unsafe { libc::unshare(0) }, 0);
+        return patterns::run("seqread", bytes.parse().unwrap()).unwrap();
+    }
     patterns::run(name, bytes.parse().unwrap()).unwrap();
+}
+
+/// Passes over a block by a child that was forked and starts no program.
+fn forked(bytes: u64) {
+    // SAFETY: the child uses the heap, which glibc keeps usable across fork, prints, and ends without running this process's ends.
+    match unsafe { libc::fork() } {
+        0 => {
+            patterns::run("seqread", bytes.try_into().unwrap()).unwrap();
+            // SAFETY: ends this child.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the number is live.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0);
+        }
+    }
 }
 
 /// Memory that the kernel cannot take back: at a limit below it, version 1 gives up.

@@ -4,7 +4,7 @@
 //! Each program fills a block of memory and uses it in one way, within half of that memory. Both arms run under the same limit, in random
 //! order, swapping to one file, which is made for the session; what they print must be the same. Shown are medians, and paired ratios with
 //! the 95 % interval of the median (the extremes below six runs). Options: `--runs N` (5), `--block MIB` (256), `--limit MIB` (128), `--dir DIR`
-//! (/var/tmp), `--busy N` (so many processes that compute beside). Needs root.
+//! (/var/tmp), `--busy N` (so many processes that compute beside), `--agent` (advice is given from within). Needs root.
 //!
 //! A word `sh:COMMAND` is a program of others: run by sh in DIR, it prints a word that must be the same each time, say a checksum of what it
 //! made. `tools/genome.py` makes a genome for bwa.
@@ -42,12 +42,14 @@ struct Plan {
     limit: u64,
     dir: String,
     busy: usize,
+    /// What `majorfault run` is told where it helps.
+    help: &'static [&'static str],
 }
 
 impl Plan {
     fn of(words: &[String]) -> Plan {
         let dir = "/var/tmp".to_owned();
-        let mut plan = Plan { names: Vec::new(), runs: 5, block: 256, limit: 128, dir, busy: 0 };
+        let mut plan = Plan { names: Vec::new(), runs: 5, block: 256, limit: 128, dir, busy: 0, help: &[] };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().expect("a value behind the option").clone();
@@ -56,6 +58,7 @@ impl Plan {
                 "--block" => plan.block = value().parse().expect("MiB"),
                 "--limit" => plan.limit = value().parse().expect("MiB"),
                 "--dir" => plan.dir = value(),
+                "--agent" => plan.help = &["--agent"],
                 "--busy" => plan.busy = value().parse().expect("a number"),
                 name => plan.names.push(name.to_owned()),
             }
@@ -176,7 +179,7 @@ fn run(plan: &Plan, name: &str, is_helped: bool) -> Result<Ran, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_majorfault"));
     command.args(["run", "--json", "--memory", &format!("{}m", plan.limit)]);
-    command.args(if is_helped { &[][..] } else { &["--no-advice"] });
+    command.args(if is_helped { plan.help } else { &["--no-advice"] });
     match name.strip_prefix("sh:") {
         Some(script) => command.current_dir(&plan.dir).args(["--", "sh", "-c", script]),
         None => command.arg("--").arg(own).args(["program", name, &(plan.block << 20).to_string()]),

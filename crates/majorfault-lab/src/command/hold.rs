@@ -3,10 +3,14 @@
 use crate::command::Exit;
 use crate::launch::start;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Stop, and become a program when going on.
 #[derive(clap::Args)]
 pub struct Args {
+    /// A library that the program loads, behind those that it loads anyway.
+    #[arg(long)]
+    preload: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
@@ -14,7 +18,7 @@ pub struct Args {
 
 /// Runs the subcommand; returns only where it failed.
 pub fn run(args: Args) -> Exit {
-    let (error, code) = start::become_held(&args.program);
+    let (error, code) = start::become_held(&args.program, args.preload.as_deref());
     eprintln!("majorfault: {error}");
     Exit::Program(code)
 }

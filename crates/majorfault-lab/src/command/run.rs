@@ -5,7 +5,7 @@ use crate::launch::document::document;
 use crate::launch::outcome::{RunOutcome, print};
 use crate::launch::preflight::Remark;
 use crate::launch::swap_file::SwapPlace;
-use crate::launch::{Companion, LaunchOptions, OWN_FAILURE, launch, page};
+use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch, page};
 use crate::outputs::{Force, Kind, Output, Outputs};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -20,11 +20,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Beside it, majorfault looks at page
 /// faults as soon as memory is short: pages that the program will need are read in ahead, those it has left behind are paged out. Programs
 /// that pass over their memory in an order finish much sooner than with swap alone; others are as fast as with swap alone. The program is
-/// not changed: nothing is preloaded, and advice cannot change a byte of its memory.
+/// not changed, and advice cannot change a byte of its memory.
 ///
 /// Needs a swap area, and the right to limit memory: as root, or in a group of your own in cgroup version 2 (systemd-run --user --scope
-/// majorfault run …). Reading ahead needs CAP_SYS_NICE and the right to sample page faults; without them the program is limited only,
-/// and that is said.
+/// majorfault run …). Reading ahead needs the right to sample page faults; without it the program is limited only, and that is said.
+/// With CAP_SYS_NICE advice is given from outside, and nothing is preloaded; without it by an agent within the program, a preloaded library
+/// with one thread that does nothing else.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: the program's own; 128 and the number of the signal that ended it; 125 majorfault failed and the \
@@ -41,6 +42,10 @@ pub struct Args {
     /// Only limit the program, without help: to compare
     #[arg(long)]
     no_advice: bool,
+    /// Help the program from within, by a preloaded agent, and not from outside; else it does not begin. Without this the agent helps only
+    /// where advice from outside is refused
+    #[arg(long, conflicts_with = "no_advice")]
+    agent: bool,
     /// Print the outcome as JSON, on standard error
     #[arg(long)]
     json: bool,
@@ -62,7 +67,7 @@ const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Exit {
-    let Args { memory, swap_file, no_advice, json, report, force, quiet, program } = args;
+    let Args { memory, swap_file, no_advice, agent, json, report, force, quiet, program } = args;
     let told = match (json, quiet) {
         (true, _) => Told::Nothing,
         (_, true) => Told::Wrong,
@@ -81,7 +86,12 @@ pub fn run(args: Args) -> Exit {
             return Exit::Program(OWN_FAILURE);
         }
     };
-    let options = LaunchOptions { program, memory, swap: swap_file, advise: !no_advice };
+    let help = match (no_advice, agent) {
+        (true, _) => Help::Nobody,
+        (_, true) => Help::Agent,
+        _ => Help::AsItCan,
+    };
+    let options = LaunchOptions { program, memory, swap: swap_file, help };
     match launch(&options, &mut company) {
         Ok(outcome) => {
             let mut text = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::diary::{DiaryBin, RunDiary, RunPhase};
 use super::outcome::RunOutcome;
+use super::spaces::AgentFacts;
 use super::whereabouts::HelpedPlace;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -55,6 +56,8 @@ struct RunJson {
     watched: WatchedJson,
     /// What was done, in all.
     advised: AdvisedJson,
+    /// How it went with agents within processes, where these gave the advice.
+    agents: AgentsJson,
     /// How it stood with memory, one stretch after the other.
     phases: Vec<PhaseJson>,
     /// Where it waited, and was helped; most waits first.
@@ -105,6 +108,20 @@ struct AdvisedJson {
     paged_out_bytes: u64,
     /// Of these, needed again too soon.
     came_back_bytes: u64,
+}
+
+/// Agents within processes; all zero where advice came from outside.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AgentsJson {
+    /// Address spaces that had one.
+    met: u64,
+    /// Processes whose memory was short and that had none: forked without starting a program, static, of another user.
+    without: u64,
+    /// Agents that were there, and then were not.
+    lost: u64,
+    /// Times that one was behind, and orders were left out.
+    late: u64,
 }
 
 /// A stretch of the run.
@@ -199,6 +216,7 @@ impl RunJson {
                 waits: supervised.waits,
             },
             advised: AdvisedJson::of(supervised.advised, |bytes| bytes),
+            agents: AgentsJson::of(supervised.agents),
             phases: outcome.phases().iter().map(PhaseJson::of).collect(),
             places: supervised.by_waits().into_iter().map(PlaceJson::of).collect(),
             timeline: TimelineJson::of(&supervised.diary),
@@ -219,6 +237,12 @@ impl AdvisedJson {
             paged_out_bytes: bytes(advised.paged_out),
             came_back_bytes: bytes(advised.came_back),
         }
+    }
+}
+
+impl AgentsJson {
+    fn of(AgentFacts { met, without, lost, late }: AgentFacts) -> AgentsJson {
+        AgentsJson { met, without, lost, late }
     }
 }
 

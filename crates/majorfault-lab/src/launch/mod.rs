@@ -2,8 +2,10 @@
 //!
 //! `start -> supervisor (faults -> attention, spaces -> streams -> advice) -> outcome`. It only advises (process_madvise(2): read in, page
 //! out), so no byte of the program can change, and it can end at any time. The program has no part of it: nothing is preloaded, no
-//! allocation is caught, static programs and any language are the same.
+//! allocation is caught, static programs and any language are the same. Only where advice from outside is refused, an agent is preloaded,
+//! which gives it from within.
 
+pub mod agent;
 pub mod attention;
 pub mod diary;
 pub mod document;
@@ -20,6 +22,7 @@ pub mod swap_file;
 pub mod whereabouts;
 
 use crate::place::run_group::{self, RunGroup};
+use agent::AgentHome;
 use faults::ProgramFaults;
 use majorfault::proc::stat;
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
@@ -27,6 +30,7 @@ use majorfault::{Bytes, Error, Missing, Result};
 use outcome::RunOutcome;
 pub use page::page;
 use preflight::{Remark, SwapWorld};
+use start::HeldProgram;
 use std::ffi::OsString;
 use std::fs;
 use std::num::NonZeroU64;
@@ -53,8 +57,20 @@ pub struct LaunchOptions {
     pub memory: Bytes,
     /// A swap file to be made for it.
     pub swap: Option<SwapPlace>,
-    /// Whether it is helped, or only limited.
-    pub advise: bool,
+    /// Who helps it.
+    pub help: Help,
+}
+
+/// Who helps a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Help {
+    /// We from outside; where that is refused, an agent within it; where that cannot be, nobody.
+    #[default]
+    AsItCan,
+    /// An agent within it, else it does not begin.
+    Agent,
+    /// Nobody: it is limited only.
+    Nobody,
 }
 
 /// What is done while the program runs.
@@ -91,11 +107,13 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
     remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));
     remarks.extend(group.kills_soon().map(kills_soon));
 
-    let outcome = supervise(options, &mut group, remarks, beside)?;
+    let prepared = prepare(options, &name, &group)?;
+    let (outcome, home) = supervise(prepared, &mut group, remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
     let lost_swap = SwapWorld::read().size() < world.size();
-    if let (true, Some(swap)) = (runs_on, swap) {
-        swap.leave();
+    if runs_on {
+        swap.into_iter().for_each(SwapFile::leave);
+        home.into_iter().for_each(AgentHome::leave);
     }
     Ok(RunOutcome { runs_on, free_swap, lost_swap, ..outcome })
 }
@@ -103,6 +121,7 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
 /// Removes what killed runs have left; what is to be said of it.
 fn clean() -> Vec<Remark> {
     let running = run_group::remove_left();
+    agent::remove_left(&running);
     let left = swap_file::remove_left(&running);
     let removed =
         left.removed.iter().map(|path| format!("removed the swap file {} of a run that was killed", path.display()));
@@ -122,6 +141,11 @@ fn of_swap_file(swap: &SwapFile) -> Remark {
     Remark { found, remedy: String::new() }
 }
 
+fn of_agent(home: &AgentHome) -> Remark {
+    let found = format!("an agent within the program gives the advice ({}, by LD_PRELOAD)", home.library().display());
+    Remark { found, remedy: String::new() }
+}
+
 fn kills_soon(error: &Error) -> Remark {
     let found = format!(
         "the limit is one of cgroup version 1, which may kill where version 2 waits; that cannot be held off: {error}"
@@ -129,42 +153,99 @@ fn kills_soon(error: &Error) -> Remark {
     Remark { found, remedy: String::new() }
 }
 
-fn supervise(
-    options: &LaunchOptions,
-    group: &mut RunGroup,
-    remarks: Vec<Remark>,
-    beside: &mut impl Companion,
-) -> Result<RunOutcome> {
-    let held = start::hold(&options.program)?;
+/// A program before its beginning, with those who will help it.
+struct PreparedProgram {
+    held: HeldProgram,
+    process: OtherProcess,
+    /// Its faults, and the agents' home where these help; or why nobody does.
+    help: std::result::Result<(ProgramFaults, Option<AgentHome>), String>,
+}
+
+/// Holds the program with the help that there is.
+fn prepare(options: &LaunchOptions, name: &str, group: &RunGroup) -> Result<PreparedProgram> {
+    if options.help == Help::Agent {
+        preloadable(&options.program)?;
+        return with_agent(options, AgentHome::make(name)?, group);
+    }
+    let (held, process) = hold(&options.program, None, group)?;
+    let unhelped = |held, process, why| Ok(PreparedProgram { held, process, help: Err(why) });
+    if options.help == Help::Nobody {
+        return unhelped(held, process, "it was not asked for (--no-advice)".to_owned());
+    }
+    let faults = match ProgramFaults::open(held.pid()) {
+        Ok(faults) => faults,
+        Err(missing) => return unhelped(held, process, missing.to_string()),
+    };
+    let Err(refused) = rights(&process) else {
+        return Ok(PreparedProgram { held, process, help: Ok((faults, None)) });
+    };
+    match preloadable(&options.program).map_err(Error::from).and_then(|()| AgentHome::make(name)) {
+        Ok(home) => {
+            held.drop_it();
+            with_agent(options, home, group)
+        }
+        Err(error) => unhelped(held, process, format!("{refused}; {error}")),
+    }
+}
+
+/// Holds the program so that it will load the agent.
+fn with_agent(options: &LaunchOptions, home: AgentHome, group: &RunGroup) -> Result<PreparedProgram> {
+    let (held, process) = hold(&options.program, Some(&home.library()), group)?;
+    match ProgramFaults::open(held.pid()) {
+        Ok(faults) => Ok(PreparedProgram { held, process, help: Ok((faults, Some(home))) }),
+        Err(missing) => {
+            held.drop_it();
+            Err(missing.into())
+        }
+    }
+}
+
+/// That the program takes a library, as far as its file tells.
+fn preloadable(program: &[OsString]) -> std::result::Result<(), Missing> {
+    let path = program.first().and_then(|name| preflight::found(Path::new(name)));
+    path.map_or(Ok(()), |path| agent::preloadable::check(&path))
+}
+
+/// A held program in its group.
+fn hold(program: &[OsString], library: Option<&Path>, group: &RunGroup) -> Result<(HeldProgram, OtherProcess)> {
+    let held = start::hold(program, library)?;
     let pid = held.pid();
-    let prepared = group.add(pid).and_then(|()| {
+    let placed = group.add(pid).and_then(|()| {
         OtherProcess::open(pid).map_err(|error| Error::io("open the program's process", pid.to_string(), error))
     });
-    let process = match prepared {
-        Ok(process) => process,
+    match placed {
+        Ok(process) => Ok((held, process)),
         Err(error) => {
             held.drop_it();
-            return Err(error);
+            Err(error)
         }
+    }
+}
+
+fn supervise(
+    prepared: PreparedProgram,
+    group: &mut RunGroup,
+    mut remarks: Vec<Remark>,
+    beside: &mut impl Companion,
+) -> Result<(RunOutcome, Option<AgentHome>)> {
+    let PreparedProgram { held, process, help } = prepared;
+    let pid = held.pid();
+    let (faults, home, unhelped) = match help {
+        Ok((faults, home)) => (Some(faults), home, None),
+        Err(why) => (None, None, Some(why)),
     };
-    let (faults, unhelped) = match options.advise {
-        true => match rights(&process).and_then(|()| ProgramFaults::open(pid)) {
-            Ok(faults) => (Some(faults), None),
-            Err(missing) => (None, Some(missing.to_string())),
-        },
-        false => (None, Some("it was not asked for (--no-advice)".to_owned())),
-    };
+    remarks.extend(home.as_ref().map(of_agent));
     beside.before(&remarks, unhelped.as_deref());
     let began = Instant::now();
     let mut child = held.go()?;
     beside.begun(pid);
     hurry(faults.is_some());
     let limit = group.limit();
-    let supervised = Supervisor::new(group, faults).run(&process, || beside.meanwhile());
+    let supervised = Supervisor::new(group, faults, home.as_ref()).run(&process, || beside.meanwhile());
     let took = began.elapsed();
     let major_faults = major_faults(pid);
     let status = child.wait().map_err(|error| Error::io("wait for", "the program", error))?;
-    Ok(RunOutcome {
+    let outcome = RunOutcome {
         code: start::code(status),
         took,
         limit,
@@ -177,7 +258,8 @@ fn supervise(
         remarks,
         unhelped,
         runs_on: false,
-    })
+    };
+    Ok((outcome, home))
 }
 
 /// The right to advise another process.

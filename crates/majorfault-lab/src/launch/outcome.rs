@@ -2,6 +2,7 @@
 
 use super::diary::RunPhase;
 use super::preflight::Remark;
+use super::spaces::AgentFacts;
 use super::supervisor::Supervised;
 use crate::place::reprieve::Raised;
 use crate::place::run_group::GroupFacts;
@@ -81,6 +82,7 @@ pub fn sentences(outcome: &RunOutcome) -> Vec<String> {
         Some(memory(outcome)),
         raised(outcome),
         helped(outcome),
+        by_agents(outcome),
         stalls(outcome),
         killed(outcome),
         more(outcome),
@@ -120,6 +122,18 @@ fn helped(outcome: &RunOutcome) -> Option<String> {
         bytes => format!("; paged out behind {}, of which {} came back too soon", size(bytes), size(advised.came_back)),
     };
     Some(format!("read ahead of {} streams: {}, {used:.0} % used{behind}", advised.streams, size(advised.fetched)))
+}
+
+fn by_agents(outcome: &RunOutcome) -> Option<String> {
+    let AgentFacts { met: _, without, lost, late } = outcome.supervised.agents;
+    let without = match without {
+        0 => None,
+        count => Some(format!("{count} processes had no agent (forked, static, of another user) and were not helped")),
+    };
+    let lost = (lost > 0).then(|| format!("{lost} agents were gone before their programs"));
+    let late = (late > 0).then(|| format!("agents were behind with their orders {late} times"));
+    let all: Vec<String> = [without, lost, late].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 fn stalls(outcome: &RunOutcome) -> Option<String> {

@@ -163,7 +163,7 @@ pub fn of_program(name: &Path, is_root: bool) -> Option<Remark> {
 }
 
 /// The file that a name stands for.
-fn found(name: &Path) -> Option<PathBuf> {
+pub fn found(name: &Path) -> Option<PathBuf> {
     if name.components().count() > 1 || name.is_absolute() {
         return name.exists().then(|| name.to_owned());
     }

@@ -1,5 +1,7 @@
 //! The address spaces of a program and all that it started: what is swapped out there, streams of faults, and advice.
 
+use super::agent::ring::AgentAdvice;
+use super::agent::{AgentHome, AgentLink, Taken};
 use super::hunt::Hunt;
 use super::streams::{Advised, Hands, Straits, Streams};
 use super::whereabouts::{PlacesOfRun, Whereabouts};
@@ -16,38 +18,95 @@ const MOST: usize = 256;
 /// Bit of an entry of /proc/PID/pagemap: the page is swapped out.
 const SWAPPED: u64 = 1 << 62;
 
+/// Who gives advice to the kernel.
+enum Giver {
+    /// We, from outside.
+    Us(OtherProcess),
+    /// The agent within the process.
+    Agent(AgentLink),
+}
+
 /// What stands behind advice in the kernel.
 pub struct KernelHands {
     pagemap: File,
-    process: OtherProcess,
+    giver: Giver,
     page: u64,
     bytes: Vec<u8>,
     answer: Vec<bool>,
     /// Advice was refused: the process has ended, or is another's now.
     is_refused: bool,
+    /// The agent has ended before its process.
+    is_lost: bool,
+    /// Times that an agent was behind and did not take all.
+    late: u64,
 }
 
 impl KernelHands {
-    fn open(pid: u32) -> io::Result<KernelHands> {
-        // The number first: should it mean another process by now, its pages are that other's as well.
-        let process = OtherProcess::open(pid)?;
+    fn open(pid: u32, home: Option<&AgentHome>) -> io::Result<KernelHands> {
+        // The process first: should its number mean another one by now, its pages are that other's as well.
+        let giver = match home {
+            None => Giver::Us(OtherProcess::open(pid)?),
+            Some(home) => Giver::Agent(home.agent(pid)?),
+        };
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let page = rustix::param::page_size() as u64;
-        Ok(KernelHands { pagemap, process, page, bytes: Vec::new(), answer: Vec::new(), is_refused: false })
+        Ok(KernelHands {
+            pagemap,
+            giver,
+            page,
+            bytes: Vec::new(),
+            answer: Vec::new(),
+            is_refused: false,
+            is_lost: false,
+            late: 0,
+        })
     }
 
     fn advise(&mut self, pages: &[Range<u64>], advice: RemoteAdvice) {
-        let bytes = pages.iter().map(|range| range.start * self.page..range.end * self.page);
-        let ranges: Vec<Range<u64>> = bytes.collect();
-        for ranges in ranges.chunks(1024) {
-            match self.process.advise(ranges, advice) {
-                Ok(_) => {}
-                // A part was unmapped meanwhile, or is memory that takes no such advice.
-                Err(error) if matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::InvalidInput) => {}
-                Err(_) => self.is_refused = true,
-            }
+        match &mut self.giver {
+            Giver::Us(process) => self.is_refused |= !advise_from_outside(process, pages, self.page, advice),
+            Giver::Agent(agent) => match agent.advise(pages, of_agent(advice)) {
+                Taken::All => {}
+                Taken::Some => self.late += 1,
+                Taken::Gone => {
+                    self.is_refused = true;
+                    // Memory that is no more has ended with its program, or became another's.
+                    self.is_lost = pages.first().is_some_and(|range| !self.swapped(range.start, 1).is_empty());
+                }
+            },
         }
     }
+}
+
+/// Whether the process still takes advice.
+fn advise_from_outside(process: &OtherProcess, pages: &[Range<u64>], page: u64, advice: RemoteAdvice) -> bool {
+    let ranges: Vec<Range<u64>> = pages.iter().map(|range| range.start * page..range.end * page).collect();
+    ranges.chunks(1024).fold(true, |is_taken, ranges| match process.advise(ranges, advice) {
+        Ok(_) => is_taken,
+        // A part was unmapped meanwhile, or is memory that takes no such advice.
+        Err(error) if matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::InvalidInput) => is_taken,
+        Err(_) => false,
+    })
+}
+
+fn of_agent(advice: RemoteAdvice) -> AgentAdvice {
+    match advice {
+        RemoteAdvice::WillNeed => AgentAdvice::WillNeed,
+        RemoteAdvice::PageOut => AgentAdvice::PageOut,
+    }
+}
+
+/// How it went with the agents of processes whose memory was short.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentFacts {
+    /// Address spaces that had one.
+    pub met: u64,
+    /// Processes that had none: forked without starting a program, static, of another user.
+    pub without: u64,
+    /// Agents that were there, and then were not.
+    pub lost: u64,
+    /// Times that one was behind, and orders were left out.
+    pub late: u64,
 }
 
 impl Hands for KernelHands {
@@ -91,7 +150,11 @@ impl Space {
 
 /// All address spaces that faulted while memory was short.
 #[derive(Default)]
-pub struct Spaces {
+pub struct Spaces<'h> {
+    /// Where the agents are, where advice is given by these.
+    home: Option<&'h AgentHome>,
+    agents: AgentFacts,
+    without: HashSet<u32>,
     spaces: HashMap<u32, Space>,
     /// Processes whose memory cannot be looked at.
     refused: HashSet<u32>,
@@ -103,7 +166,12 @@ pub struct Spaces {
     places: PlacesOfRun,
 }
 
-impl Spaces {
+impl<'h> Spaces<'h> {
+    /// Advised by the agents of this home, where one is given.
+    pub fn by(home: Option<&'h AgentHome>) -> Spaces<'h> {
+        Spaces { home, ..Spaces::default() }
+    }
+
     /// A fault began at the byte `address` of the process. In `straits`, `most_ahead` is of all address spaces together.
     pub fn began(&mut self, process: u32, address: u64, straits: Straits) {
         self.faults += 1;
@@ -118,6 +186,7 @@ impl Spaces {
             whereabouts.advised(process, address, done);
         }
         if hands.is_refused {
+            self.agents.lost += u64::from(hands.is_lost);
             self.forget(process);
             self.refused.insert(process);
         }
@@ -144,6 +213,22 @@ impl Spaces {
         self.refused.remove(&process);
     }
 
+    /// What happened while nobody looked is not known: whoever could not be looked at is tried again.
+    pub fn try_again(&mut self) {
+        self.refused.clear();
+    }
+
+    /// Tidies up, now and then.
+    pub fn sweep(&self) {
+        self.home.into_iter().for_each(AgentHome::sweep);
+    }
+
+    /// How it went with agents.
+    pub fn agents(&self) -> AgentFacts {
+        let late: u64 = self.spaces.values().map(|space| space.hands.late).sum();
+        AgentFacts { without: self.without.len() as u64, late: self.agents.late + late, ..self.agents }
+    }
+
     /// The next faults are not seen.
     pub fn rest(&mut self) {
         self.spaces.values_mut().for_each(|space| space.streams.rest());
@@ -160,10 +245,13 @@ impl Spaces {
             return None;
         }
         if !self.spaces.contains_key(&process) {
-            let Ok(hands) = KernelHands::open(process) else {
+            let Ok(hands) = KernelHands::open(process, self.home) else {
+                self.without.extend(self.home.is_some().then_some(process));
                 self.refused.insert(process);
                 return None;
             };
+            self.agents.met += u64::from(self.home.is_some());
+            self.without.remove(&process);
             self.make_room();
             self.spaces.insert(process, Space::new(hands, process));
         }
@@ -187,6 +275,7 @@ impl Spaces {
             self.helped += space.streams.helped();
             self.advised += space.streams.advised();
             space.whereabouts.tell(&space.name, &mut self.places);
+            self.agents.late += space.hands.late;
         }
     }
 
@@ -262,7 +351,7 @@ mod tests {
 
     #[test]
     fn pages_of_this_process_are_not_swapped_and_those_beyond_are_not_known() {
-        let mut hands = KernelHands::open(std::process::id()).unwrap();
+        let mut hands = KernelHands::open(std::process::id(), None).unwrap();
         let here = &raw const hands as u64 / hands.page;
 
         assert_eq!(hands.swapped(here, 1), [false]);
@@ -274,7 +363,7 @@ mod tests {
         let mut spaces = Spaces::default();
         let own = std::process::id();
         spaces.has_waited(own, 4096);
-        let space = |touched| Space { touched, ..Space::new(KernelHands::open(own).unwrap(), own) };
+        let space = |touched| Space { touched, ..Space::new(KernelHands::open(own, None).unwrap(), own) };
         (0..MOST as u32 - 1).for_each(|pid| drop(spaces.spaces.insert(u32::MAX - pid, space(u64::from(pid) + 10))));
 
         spaces.has_waited(std::os::unix::process::parent_id(), 4096);

@@ -1,9 +1,10 @@
 //! From a program's start to its end, beside it: memory is looked at, then faults, then advice is given.
 
+use super::agent::AgentHome;
 use super::attention::{Attention, Level, Noticed};
 use super::diary::{DiaryEntry, RunDiary};
 use super::faults::{Happening, ProgramFaults};
-use super::spaces::Spaces;
+use super::spaces::{AgentFacts, Spaces};
 use super::streams::{Advised, Straits};
 use super::whereabouts::PlacesOfRun;
 use crate::place::run_group::RunGroup;
@@ -43,6 +44,8 @@ pub struct Supervised {
     pub waits: u64,
     /// What was done, in bytes.
     pub advised: Advised,
+    /// How it went with agents within processes, where these gave the advice.
+    pub agents: AgentFacts,
     /// Time without need for anything, with only waits looked at, and with all faults, in nanoseconds.
     pub levels_ns: [u64; 3],
     /// What the run went through.
@@ -56,7 +59,7 @@ pub struct Supervisor<'g> {
     group: &'g mut RunGroup,
     /// None where it may only be looked at from afar.
     faults: Option<ProgramFaults>,
-    spaces: Spaces,
+    spaces: Spaces<'g>,
     attention: Attention,
     level: Level,
     is_promising: bool,
@@ -74,12 +77,12 @@ struct MemoryState {
 }
 
 impl<'g> Supervisor<'g> {
-    /// One that helps by `faults`, where there are any.
-    pub fn new(group: &'g mut RunGroup, faults: Option<ProgramFaults>) -> Supervisor<'g> {
+    /// One that helps by `faults`, where there are any, and by the agents of this home, where one is given.
+    pub fn new(group: &'g mut RunGroup, faults: Option<ProgramFaults>, home: Option<&'g AgentHome>) -> Supervisor<'g> {
         Supervisor {
             group,
             faults,
-            spaces: Spaces::default(),
+            spaces: Spaces::by(home),
             attention: Attention::default(),
             level: Level::Calm,
             is_promising: false,
@@ -124,6 +127,7 @@ impl<'g> Supervisor<'g> {
 
     fn look_at_memory(&mut self, now: Nanos) {
         self.group.look_after();
+        self.spaces.sweep();
         let usage = self.group.usage().unwrap_or(self.memory.usage);
         let swapped = self.group.swapped().unwrap_or(0);
         self.memory = MemoryState { at: now, usage, swapped };
@@ -156,8 +160,10 @@ impl<'g> Supervisor<'g> {
         if level == self.level {
             return;
         }
-        if self.level == Level::All {
-            self.spaces.rest();
+        match self.level {
+            Level::All => self.spaces.rest(),
+            Level::Calm => self.spaces.try_again(),
+            Level::Waits => {}
         }
         self.level = level;
         if let Some(faults) = &mut self.faults {
@@ -184,6 +190,7 @@ impl<'g> Supervisor<'g> {
         let bytes = |pages: u64| pages * self.page;
         let (fetched, used) = (bytes(fetched), bytes(used));
         let advised = Advised { fetched, used, paged_out: bytes(paged_out), came_back: bytes(came_back), streams };
-        Supervised { faults, waits, advised, places, ..self.supervised }
+        let agents = self.spaces.agents();
+        Supervised { faults, waits, advised, agents, places, ..self.supervised }
     }
 }

@@ -20,6 +20,7 @@ pub mod read;
 pub mod resident;
 pub mod ring;
 pub mod samples;
+pub mod shared;
 pub mod swap;
 pub mod tracepoints;
 pub mod uffd;
