@@ -288,6 +288,33 @@ fn a_user_without_special_rights_is_helped_by_the_agent() {
     assert!(number(&helped, "/major_faults") * 2 < number(&plain, "/major_faults"), "{helped:#}\n{plain:#}");
 }
 
+#[test]
+fn a_program_that_becomes_root_is_limited_only_for_a_user_without_special_rights() {
+    let Some(alone) = alone() else { return };
+    let Some(group) = Delegated::new() else { return };
+    let world = &alone.world;
+    copy(world, Path::new(env!("CARGO_BIN_EXE_majorfault")), "majorfault");
+    let program = copy(world, Path::new("/bin/true"), "changing");
+    fs::set_permissions(program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let run = |more: &str| {
+        let command = format!(
+            "(sh -c 'echo $$ > {}/cgroup.procs; exec setpriv --reuid=65534 --regid=65534 --clear-groups \
+             ./majorfault run --memory 32m {more} -- ./changing' 2> said; echo $? > code)",
+            group.0.display()
+        );
+        assert!(world.shell(&command));
+        (world.text("code").trim().to_owned(), world.text("said"))
+    };
+
+    let (code, said) = run("");
+    assert_eq!(code, "0", "{said}");
+    assert!(said.contains("limited only, not helped") && said.contains("changes its user or rights"), "{said}");
+
+    let (code, said) = run("--agent");
+    assert_eq!(code, "125", "{said}");
+    assert!(said.contains("changes its user or rights"), "{said}");
+}
+
 /// Only the missing right to sample is a reason to skip.
 trait FilterPerf {
     fn filter_perf(self) -> Self;
