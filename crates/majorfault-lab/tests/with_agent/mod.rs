@@ -107,7 +107,9 @@ fn a_program_sees_nothing_of_the_agent_but_its_thread_its_mapping_and_a_variable
 
     let (with, without) = (run(&["--agent"]), run(&["--no-advice"]));
 
-    assert_eq!((with.output, with.errors, with.code), (without.output, without.errors, without.code));
+    // What we say of the machine is not the program's.
+    let own = |said: &Said| said.errors.lines().filter(|line| !line.starts_with("majorfault: ")).collect::<String>();
+    assert_eq!((&with.output, own(&with), with.code), (&without.output, own(&without), without.code));
     let thread =
         "grep -c libmajorfault_agent /proc/self/maps; ls /proc/$$/task | wc -l; grep -h ^SigBlk /proc/$$/task/*/status";
     let said = script(&alone.world, thread, &[]);
@@ -196,11 +198,12 @@ fn a_program_lives_on_with_a_sleeping_agent_when_we_are_killed() {
     let Some((alone, _swap)) = with_swap() else { return };
     let world = &alone.world;
     let (own, go) = (std::env::current_exe().unwrap(), world.path("go"));
+    // Within the limit: version 1 kills beyond it where nobody raises it any more.
     let script = format!(
         "exec > said 2>&1; echo $$ > pid.new; mv pid.new pid; until test -e {}; do sleep 0.05; done; \
-         MAJORFAULT_PATTERN='seqrmw {}' {} program --exact --nocapture; echo $? > ended.new; mv ended.new ended",
+         MAJORFAULT_PATTERN='seqread {}' {} program --exact --nocapture; echo $? > ended.new; mv ended.new ended",
         go.display(),
-        48 * MIB,
+        8 * MIB,
         own.display()
     );
     let running = world.start_plain(&["run", "--memory", "32m", "-q", "--agent", "--", "sh", "-c", &script]);
