@@ -91,9 +91,10 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
     remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));
     remarks.extend(group.kills_soon().map(kills_soon));
 
+    let swap_total = preflight::swap_total();
     let outcome = supervise(options, &mut group, remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
-    let lost_swap = SwapWorld::read().size() < world.size();
+    let lost_swap = preflight::swap_total() < swap_total;
     if let (true, Some(swap)) = (runs_on, swap) {
         swap.leave();
     }
