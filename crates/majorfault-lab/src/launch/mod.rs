@@ -107,10 +107,11 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
     remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));
     remarks.extend(group.kills_soon().map(kills_soon));
 
+    let swap_total = preflight::swap_total();
     let prepared = prepare(options, &name, &group)?;
     let (outcome, home) = supervise(prepared, &mut group, remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
-    let lost_swap = SwapWorld::read().size() < world.size();
+    let lost_swap = preflight::swap_total() < swap_total;
     if runs_on {
         swap.into_iter().for_each(SwapFile::leave);
         home.into_iter().for_each(AgentHome::leave);

@@ -1,7 +1,7 @@
 //! What is to be said before a program begins: where its memory will go, what will slow that down, and what would help.
 
 use majorfault::Bytes;
-use majorfault::proc::swaps;
+use majorfault::proc::{self, swaps};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -63,8 +63,7 @@ impl SwapWorld {
         self.areas.iter().map(|area| area.size.saturating_sub(area.used)).sum()
     }
 
-    /// Bytes of swap.
-    pub fn size(&self) -> u64 {
+    fn size(&self) -> u64 {
         self.areas.iter().map(|area| area.size).sum()
     }
 
@@ -106,6 +105,11 @@ impl SwapWorld {
         }
         remarks
     }
+}
+
+/// Bytes of swap that the kernel counts on: what is being taken away is no longer among them, though it is listed until all of it is read.
+pub fn swap_total() -> Option<u64> {
+    proc::number(&fs::read_to_string("/proc/meminfo").ok()?, "SwapTotal").map(|kib| kib << 10)
 }
 
 fn remark(found: String, remedy: &str) -> Remark {

@@ -61,7 +61,7 @@ const LEAST: u64 = 4 << 20;
 
 /// A run is ended after so many times its time without a limit, and some seconds.
 const TIMES: u32 = 20;
-const SECONDS: Duration = Duration::from_secs(5);
+const SECONDS: Duration = Duration::from_secs(30);
 
 /// Exit code of `majorfault run` where the program has not begun.
 const NOT_BEGUN: i32 = 125;
@@ -190,8 +190,10 @@ fn keep(told: &Value, stage: &mut Stage<'_>) -> Result<()> {
     }
     match number("/exit_code") {
         Some(0) => stage.figure("program_ns", number("/length_ns").unwrap_or(0)),
-        // Killed for want of memory, or ended by us because it took too long.
-        Some(137 | 143) => {}
+        // Killed for want of memory.
+        Some(137) => {}
+        // Ended by us, because it took too long.
+        Some(143) => stage.figure("cut", 1),
         code => return Err(Error::Invalid(format!("the program ended with {code:?}"))),
     }
     stage.figure("finished", u64::from(number("/exit_code") == Some(0)));
