@@ -245,20 +245,29 @@ impl Events {
 
     /// Switches the faults that may pause, and the reads. What is in the rings of threads that were opened meanwhile goes into `batch`.
     pub fn switch(&mut self, faults: Being, reads: Being, batch: &mut Batch) {
-        let (were, read) = (self.faults.0, self.reads.0);
         let opens = |was: Being, is: Being| was == Being::Closed && is != Being::Closed;
-        let (opens_faults, opens_reads) = (opens(were, faults), opens(read, reads));
-        self.turn_faults(faults);
-        self.turn_reads(reads);
+        let (opens_faults, opens_reads) = (opens(self.faults.0, faults), opens(self.reads.0, reads));
+        // Opening takes its time: they begin together, when all are open.
+        self.turn_faults(if opens_faults { Being::Off } else { faults });
+        self.turn_reads(if opens_reads { Being::Off } else { reads });
+        if opens_faults || opens_reads {
+            self.open_again(opens_faults, opens_reads, batch);
+            self.turn_faults(faults);
+            self.turn_reads(reads);
+        }
+    }
+
+    /// Opens them on all threads that there are.
+    fn open_again(&mut self, faults: bool, reads: bool, batch: &mut Batch) {
         for _ in 0..LISTINGS {
-            if !(opens_faults || opens_reads) || self.reopen(opens_faults, opens_reads, batch) {
+            if self.reopen(faults, reads, batch) {
                 return;
             }
             // A thread that started meanwhile may have inherited events, or not: once more, for all.
-            self.close(opens_faults, opens_reads);
+            self.close(faults, reads);
         }
         // They start faster than events are opened.
-        self.reopen(opens_faults, opens_reads, batch);
+        self.reopen(faults, reads, batch);
     }
 
     fn turn_faults(&mut self, being: Being) {

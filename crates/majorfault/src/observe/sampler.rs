@@ -30,8 +30,8 @@ pub const WAIT: Nanos = Nanos(20_000);
 /// Faults and reads a second from which on events that are only switched off cost a program more than 0.2 % of its time.
 const OFTEN: f64 = 40_000.0;
 
-/// The shortest pause after which events are opened anew, and the window then: as long again for one another as they are otherwise.
-const REOPENED_PAUSE: Nanos = Nanos(100_000_000);
+/// The shortest pause after which events are opened anew, and the window then.
+const REOPENED_PAUSE: Nanos = Nanos(200_000_000);
 const REOPENED_WINDOW: Nanos = Nanos(2_000_000);
 
 /// Page faults with their addresses, by perf.
@@ -344,11 +344,15 @@ impl Sampler {
     /// The same, with the number of events of the program that each one shown stands for: above one where the sampler is paced and
     /// the program faults often. A major fault's end always stands for itself.
     pub fn read_weighted(&mut self, mut see: impl FnMut(Seen, f64)) -> u64 {
-        self.open_window();
+        let is_window = self.open_window();
         let from = self.pace.as_ref().map_or(Nanos(0), |pace| pace.since);
         let is_on = self.pace.as_ref().is_none_or(|pace| pace.until.is_none());
         // Before the rings are read: what comes into them meanwhile belongs to the next stretch, or else to none.
         let now = monotonic();
+        if is_window {
+            // The program is not to pay for the time that reading takes.
+            self.switch(Being::Off);
+        }
         // Twice: what a record of one ring follows was written to another ring before it, perhaps after that one was read. What only
         // the second reading brought waits for its own second reading, else an exec would be seen after the mappings made since.
         let first = self.events.collect(&mut self.batch);
@@ -385,12 +389,12 @@ impl Sampler {
         faults
     }
 
-    /// Samples for a short while, where a pause is over.
+    /// Samples for a short while, where a pause is over; whether it was.
     ///
     /// Without sleeping: a sleeper is woken late on a busy machine, and the program would pay for it.
-    fn open_window(&mut self) {
+    fn open_window(&mut self) -> bool {
         let Some(until) = self.pace.as_ref().and_then(|pace| pace.until).filter(|until| monotonic() >= *until) else {
-            return;
+            return false;
         };
         debug_assert!(until != Nanos(u64::MAX));
         let takes = monotonic();
@@ -409,6 +413,7 @@ impl Sampler {
         while monotonic().0 < began.0 + window.0 {
             std::hint::spin_loop();
         }
+        true
     }
 
     /// Ends a stretch of sampling, and begins a pause where it is time to; returns what each fault of the stretch stands for.
@@ -424,6 +429,8 @@ impl Sampler {
             }
             self.switch(pace.being);
             (pace.until, pace.has_paused) = (Some(Nanos(now.0 + pause.0)), true);
+        } else {
+            self.switch(Being::On);
         }
         self.pace = Some(pace);
         weight
