@@ -38,10 +38,10 @@ fn planted(world: &World, name: &str, script: &str) -> String {
     format!("{}:{}", dir.display(), std::env::var("PATH").unwrap())
 }
 
-/// Reproduces the case study with programs looked for in `path`; its rows.
-fn rows(world: &World, path: &str) -> Vec<Value> {
+/// Reproduces these with programs looked for in `path`; their rows.
+fn rows(world: &World, ids: &[&str], path: &str) -> Vec<Value> {
     let usual = ["-q", "--dir", ".", "--json", "--records", "records.jsonl"];
-    let said = world.majorfault_with(&[&["reproduce"], &IDS[..], &usual].concat(), &[("PATH", path)]);
+    let said = world.majorfault_with(&[&["reproduce"], ids, &usual].concat(), &[("PATH", path)]);
     said.json()["claims"].as_array().unwrap_or_else(|| panic!("{}", said.errors)).clone()
 }
 
@@ -60,7 +60,7 @@ fn a_genome_that_does_not_fit_is_indexed_and_aligned_to_with_the_same_output() {
     let Some((world, _machine)) = world() else { return };
 
     // The second aligner has the same command line.
-    let rows = rows(&world, &planted(&world, "bwa-mem2", "exec bwa \"$@\""));
+    let rows = rows(&world, &IDS, &planted(&world, "bwa-mem2", "exec bwa \"$@\""));
 
     let files = row(&rows, "S4.bwaindex.files");
     // Whether a verdict stands is a matter of the machine's load: all runs ended as they should.
@@ -91,7 +91,7 @@ fn an_output_that_differs_is_an_error_and_no_figure() {
     let script =
         format!("{} \"$@\" || exit; case \"$*\" in *run/index*) printf x >> run/index.bwt;; esac", real.trim());
 
-    let rows = rows(&world, &planted(&world, "bwa", &script));
+    let rows = rows(&world, &["S4.bwabig"], &planted(&world, "bwa", &script));
 
     let records = world.records();
     let failed = records.iter().filter_map(|record| record["outcome"]["failed"].as_str());
@@ -102,7 +102,6 @@ fn an_output_that_differs_is_an_error_and_no_figure() {
     for record in limited.filter(|record| record["cell"]["name"].as_str().unwrap().starts_with("index,")) {
         assert_ne!(record["figures"]["finished"], 1, "{record:#}");
     }
-    assert_eq!(ends(&world, "mem, advice, 50 %"), BTreeSet::from([1]));
 }
 
 #[test]
@@ -110,7 +109,7 @@ fn what_is_not_installed_is_told_with_its_package() {
     let Some((world, _machine)) = world() else { return };
     fs::create_dir(world.path("empty")).unwrap();
 
-    let rows = rows(&world, world.path("empty").to_str().unwrap());
+    let rows = rows(&world, &IDS, world.path("empty").to_str().unwrap());
 
     for (id, remedy) in [("S4.bwaindex", "apt-get install bwa"), ("S4.bwamem2", "github.com/bwa-mem2/bwa-mem2")] {
         let row = row(&rows, id);
