@@ -14,7 +14,7 @@ const LOOKS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(7);
 const MANY_FAULTS: u64 = 64;
 
-/// Resident bytes up to which smaps is read without being asked for: the walk takes a millisecond or two.
+/// Resident bytes up to which smaps is read without being asked for: the walk takes 8 ms, or one or two where pages are large.
 const CHEAP: u64 = 512 << 20;
 
 /// Whether smaps may be read: on request, or because the program is small; otherwise what is missed, and how to get it.
