@@ -5,6 +5,7 @@ use super::agent::{AgentHome, AgentLink, Taken};
 use super::hunt::Hunt;
 use super::streams::{Advised, Hands, Straits, Streams};
 use super::whereabouts::{PlacesOfRun, Whereabouts};
+use crate::watch::has_ended;
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -246,7 +247,8 @@ impl<'h> Spaces<'h> {
         }
         if !self.spaces.contains_key(&process) {
             let Ok(hands) = KernelHands::open(process, self.home) else {
-                self.without.extend(self.home.is_some().then_some(process));
+                // Whoever has ended had one, or needs none any more.
+                self.without.extend((self.home.is_some() && !has_ended(process)).then_some(process));
                 self.refused.insert(process);
                 return None;
             };
@@ -318,6 +320,22 @@ mod tests {
         assert!(spaces.refused.contains(&(u32::MAX / 4)) && spaces.spaces.is_empty());
         spaces.gone(u32::MAX / 4);
         assert!(spaces.refused.is_empty());
+    }
+
+    #[test]
+    fn who_has_no_agent_is_counted_but_for_who_has_ended() {
+        let home = AgentHome::make(&format!("majorfault-run-{}-counted", std::process::id())).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        while !has_ended(ended.id()) {
+            std::thread::yield_now();
+        }
+        let mut spaces = Spaces::by(Some(&home));
+
+        spaces.has_waited(ended.id(), 4096);
+        assert_eq!(spaces.agents().without, 0);
+        spaces.has_waited(std::process::id(), 4096);
+        assert_eq!(spaces.agents().without, 1);
+        ended.wait().unwrap();
     }
 
     #[test]
