@@ -124,7 +124,7 @@ HEALTHY = [
     healthy("grep", "grep", again("grep -rc nothing {NODE} >/dev/null")),
     healthy("ripgrep", "ripgrep", again("rg -c nothing {NODE} >/dev/null")),
     healthy("perl", "perl", "perl -e 'while(1){my %h;$h{$_}=$_*2 for 1..200000}'"),
-    healthy("vim", "vim", "script -qc 'vim -u NONE {HERE}/misuse.py' /dev/null"),
+    healthy("vim", "vim", "script -qc 'vim -n -u NONE {HERE}/misuse.py' /dev/null"),
     healthy("sqlite-rows", "SQLite", "{PY} {HERE}/healthy.py sqlite_rows", "sqlite"),
     library("lmdb-warm", "LMDB", "lmdb"), library("lmdb-cold-scan", "LMDB", "lmdb"),
     library("rocksdb-filling", "RocksDB"), library("leveldb-filling", "LevelDB"), library("duckdb-groups", "DuckDB"),
