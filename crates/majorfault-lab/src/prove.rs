@@ -22,7 +22,7 @@ use majorfault::sys::cache::{self, FileAdvice};
 use majorfault::trace::{Run, Writer};
 use majorfault::{Bytes, Error, Extent, Result};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,8 @@ fn replay(
     let Some(path) = files::reached(evidence.target.pid, &file.path, file.id) else {
         return Ok(Err("another file has this name now, or the program has ended".to_owned()));
     };
-    let seen = file.latest.len() as u64;
+    let accesses = replayed(&file.latest, memory_bytes);
+    let seen = accesses.len() as u64;
     if seen < FEWEST {
         return Ok(Err(format!("only {seen} accesses were seen, and {FEWEST} are needed")));
     }
@@ -153,8 +154,8 @@ fn replay(
     let dir = scratch::directory(None, Bytes::mib(64))?;
     let trace = dir.join(format!(".majorfault-{}.flt", std::process::id()));
     let trace = Kept(trace);
-    let threads = write(&trace.0, file, length)?;
-    let (data, made) = match is_droppable(&path, length, &file.latest) {
+    let threads = write(&trace.0, file, accesses, length)?;
+    let (data, made) = match is_droppable(&path, length, accesses) {
         Ok(true) => (of(vec![path], length, None), None),
         Ok(false) if length <= LARGEST_MADE => {
             let wanted = Wanted { size: Bytes(length / PAGE * PAGE), files: 1, stripe: Bytes::mib(1), seed: 1 };
@@ -201,6 +202,16 @@ fn replay(
         doubt: records.iter().find_map(|record| record.spoiled().next().map(str::to_owned)),
         waiting: waiting(evidence, file),
     }))
+}
+
+/// What is replayed of the accesses that were seen: the latest of them in which no page comes back, where there are enough.
+///
+/// A page that faults again was unmapped meanwhile, by a program that drops or maps its file anew. A replay without a memory limit would find
+/// it in memory, where the program may wait for the device again. Within a limit, coming back is what is to be measured.
+fn replayed(latest: &[Access], memory_bytes: Option<u64>) -> &[Access] {
+    let mut pages = HashSet::new();
+    let once = latest.iter().rev().take_while(|access| pages.insert(access.offset / PAGE)).count();
+    if memory_bytes.is_some() || (once as u64) < FEWEST { latest } else { &latest[latest.len() - once..] }
 }
 
 /// Faults each second that a thread of the program gets done while it waits for the file.
@@ -333,12 +344,12 @@ impl Drop for Kept {
     }
 }
 
-/// Writes the latest faults as a trace; returns the number of threads.
-fn write(path: &Path, file: &MappedFile, length: u64) -> Result<u32> {
+/// Writes these faults in the file as a trace; returns the number of threads.
+fn write(path: &Path, file: &MappedFile, accesses: &[Access], length: u64) -> Result<u32> {
     let mut writer = Writer::create(path)?;
     let number = writer.file(Some(&file.path), length);
     let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
-    for access in &file.latest {
+    for access in accesses {
         let extent = Extent { offset: access.offset / PAGE * PAGE, length: PAGE as usize };
         match runs.get_mut(&access.thread) {
             None => {
@@ -454,6 +465,26 @@ mod tests {
     fn sentence(result: std::result::Result<Measured, String>) -> String {
         let proof = Proven { rule: "fault_stall", scope: "/x".to_owned(), arms: ["mmap", "uring"], result };
         sentences(&[proof]).remove(0)
+    }
+
+    fn pages(numbers: impl IntoIterator<Item = u64>) -> Vec<Access> {
+        numbers.into_iter().map(|page| Access { thread: 1, offset: page * PAGE + 7 }).collect()
+    }
+
+    #[test]
+    fn without_a_limit_the_latest_pass_is_replayed_and_within_one_all_of_them() {
+        let passes = pages((0..3).flat_map(|_| 0..300).chain(0..10));
+
+        assert_eq!(replayed(&passes, None), pages((10..300).chain(0..10)));
+        assert_eq!(replayed(&passes, Some(1 << 30)), passes);
+    }
+
+    #[test]
+    fn passes_that_are_too_short_are_replayed_together() {
+        let passes = |length| pages((0..5).flat_map(move |_| 0..length));
+
+        assert_eq!(replayed(&passes(FEWEST), None).len() as u64, FEWEST);
+        assert_eq!(replayed(&passes(FEWEST - 1), None).len() as u64, 5 * (FEWEST - 1));
     }
 
     fn in_order(pattern: Pattern) -> MappedFile {
@@ -690,7 +721,7 @@ mod tests {
         let latest = latest.map(|(thread, offset)| Access { thread, offset }).to_vec();
         let file = MappedFile { path: "/x".to_owned(), latest, ..MappedFile::default() };
 
-        let threads = write(&path, &file, 1 << 20).unwrap();
+        let threads = write(&path, &file, &file.latest, 1 << 20).unwrap();
 
         let trace = majorfault::trace::Trace::read(&path).unwrap();
         assert_eq!(threads, 2);
