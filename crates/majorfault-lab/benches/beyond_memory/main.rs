@@ -1,9 +1,10 @@
 //! Programs beyond memory, with the kernel's swap alone and with `majorfault run`'s advice:
 //! `cargo bench -p majorfault-lab --bench beyond_memory -- [PATTERN...]`.
 //!
-//! Each program fills a block of memory and uses it in one way, within half of that memory. Both arms run under the same limit, in random
+//! Each program fills a block of memory and uses it in one way, within half of that memory. All arms run under the same limit, in random
 //! order, swapping to one file, which is made for the session; what they print must be the same. Shown are medians, and paired ratios with
-//! the 95 % interval of the median (the extremes below six runs). Options: `--runs N` (5), `--block MIB` (256), `--limit MIB` (128), `--dir DIR`
+//! the 95 % interval of the median (the extremes below six runs). The third arm is the control, swap alone once more: how far its ratio is
+//! from 1 tells what the machine does by itself. Options: `--runs N` (5), `--block MIB` (256), `--limit MIB` (128), `--dir DIR`
 //! (/var/tmp), `--busy N` (so many processes that compute beside), `--agent` (advice is given from within). Needs root.
 //!
 //! A word `sh:COMMAND` is a program of others: run by sh in DIR, it prints a word that must be the same each time, say a checksum of what it
@@ -111,8 +112,8 @@ fn compare(plan: &Plan) -> ExitCode {
         std::fs::read_to_string("/proc/version").unwrap_or_default().split(" (").next().unwrap_or_default()
     );
     println!(
-        "{:<10} {:>7} {:>7} {:>20} {:>20} {:>15} {:>12}  limit raised in",
-        "", "swap", "run", "run/swap", "its work alone", "waits", "read ahead"
+        "{:<10} {:>7} {:>7} {:>20} {:>20} {:>20} {:>15} {:>12}  limit raised in",
+        "", "swap", "run", "run/swap", "its work alone", "swap/swap", "waits", "read ahead"
     );
     let mut order = Pcg64Mcg::new(7);
     let mut failed = false;
@@ -132,9 +133,9 @@ fn compare(plan: &Plan) -> ExitCode {
 ///
 /// Errors: in a sentence, where a run failed or printed something else.
 fn case(plan: &Plan, name: &str, order: &mut Pcg64Mcg) -> Result<String, String> {
-    let mut ran: [Vec<Ran>; 2] = Default::default();
+    let mut ran: [Vec<Ran>; 3] = Default::default();
     for _ in 0..plan.runs {
-        let mut arms = [0, 1];
+        let mut arms = [0, 1, 2];
         arms.shuffle(order);
         for arm in arms {
             ran[arm].push(run(plan, name, arm == 1)?);
@@ -147,19 +148,20 @@ fn case(plan: &Plan, name: &str, order: &mut Pcg64Mcg) -> Result<String, String>
     let median = |arm: usize, of: &dyn Fn(&Ran) -> f64| {
         stats::median(&ran[arm].iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN)
     };
-    let ratio = |of: &dyn Fn(&Ran) -> f64| {
-        let pairs: Vec<(f64, f64)> = ran[1].iter().zip(&ran[0]).map(|(run, swap)| (of(run), of(swap))).collect();
+    let ratio = |arm: usize, of: &dyn Fn(&Ran) -> f64| {
+        let pairs: Vec<(f64, f64)> = ran[arm].iter().zip(&ran[0]).map(|(run, swap)| (of(run), of(swap))).collect();
         stats::compare(&pairs).map_or("-".to_owned(), told)
     };
     let waits = |ran: &Ran| ran.said["major_faults"].as_f64().unwrap_or(f64::NAN);
     let raised = ran.iter().flatten().filter(|ran| ran.said["limit_raised"]["times"].as_u64() > Some(0)).count();
     let ahead = |ran: &Ran| ran.said["advised"]["fetched_bytes"].as_f64().unwrap_or(f64::NAN) / f64::from(1 << 20);
     Ok(format!(
-        "{name:<10} {:>6.2}s {:>6.2}s {:>20} {:>20} {:>7.0}/{:<7.0} {:>8.0} MiB  {raised} of {}",
+        "{name:<10} {:>6.2}s {:>6.2}s {:>20} {:>20} {:>20} {:>7.0}/{:<7.0} {:>8.0} MiB  {raised} of {}",
         median(0, &|ran| ran.seconds),
         median(1, &|ran| ran.seconds),
-        ratio(&|ran| ran.seconds),
-        ratio(&|ran| ran.work),
+        ratio(1, &|ran| ran.seconds),
+        ratio(1, &|ran| ran.work),
+        ratio(2, &|ran| ran.seconds),
         median(1, &waits),
         median(0, &waits),
         median(1, &ahead),

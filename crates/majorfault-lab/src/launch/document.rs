@@ -79,8 +79,12 @@ struct RaisedJson {
     times: u64,
     /// By how much at most.
     most_bytes: u64,
-    /// By how much it would have been at most before the kernel may kill.
+    /// By how much it is raised at most.
     allowed_bytes: u64,
+    /// For how long in all.
+    lasted_ns: u64,
+    /// How often memory was reclaimed for a thread that waited, because it was raised by all of that.
+    reclaims: u64,
 }
 
 /// Time with nothing, with waits, with all faults looked at, and what was seen.
@@ -200,6 +204,8 @@ impl RunJson {
                 times: raised.times,
                 most_bytes: raised.most_bytes,
                 allowed_bytes: group.may_raise,
+                lasted_ns: raised.lasted.0,
+                reclaims: raised.reclaims,
             },
             stalled_ns: group.stalled_us.map(|us| us * 1000),
             most_demand_bytes: supervised.demand,
@@ -287,6 +293,7 @@ mod tests {
     use super::super::outcome::tests::{MIB, outcome};
     use super::*;
     use crate::place::reprieve::Raised;
+    use majorfault::Nanos;
     use serde_json::json;
 
     fn against_schema(document: &Value) -> Option<String> {
@@ -300,13 +307,14 @@ mod tests {
     fn the_document_has_sizes_in_bytes_and_times_in_nanoseconds() {
         let mut outcome = outcome();
         outcome.group.stalled_us = Some(5);
-        outcome.group.raised = Raised { times: 3, most_bytes: 8 * MIB };
+        outcome.group.raised = Raised { times: 3, most_bytes: 8 * MIB, lasted: Nanos(9), reclaims: 2 };
 
         let json = document(&outcome);
 
         assert_eq!(json["advised"]["fetched_bytes"], 104_857_600);
         assert_eq!((&json["stalled_ns"], &json["limit_bytes"]), (&5000.into(), &134_217_728.into()));
-        let raised = json!({"times": 3, "most_bytes": 8 * MIB, "allowed_bytes": 48 * MIB});
+        let raised =
+            json!({"times": 3, "most_bytes": 8 * MIB, "allowed_bytes": 48 * MIB, "lasted_ns": 9, "reclaims": 2});
         assert_eq!(json["limit_raised"], raised);
     }
 

@@ -49,14 +49,15 @@ impl RunOutcome {
 /// How near it came to being killed for want of memory, in sentences.
 pub fn nearness(outcome: &RunOutcome) -> Vec<String> {
     let Supervised { swapped, .. } = outcome.supervised;
-    let Raised { times, most_bytes } = outcome.group.raised;
+    let Raised { times, most_bytes, reclaims, .. } = outcome.group.raised;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
     let swap = match outcome.free_swap {
         0 => "there was no swap: at the limit it is killed".to_owned(),
         free => format!("swap: {} of {} that were free, {:.0} %", size(swapped), size(free), share(swapped, free)),
     };
     let raised = format!(
-        "the limit was raised {times} times for moments, by {} at most, {:.0} % of what is allowed before the kernel may kill",
+        "the limit was raised {times} times for moments, by {} at most, {:.0} % of what is allowed; memory was reclaimed for a thread that \
+         waited {reclaims} times",
         size(most_bytes),
         share(most_bytes, outcome.group.may_raise)
     );
@@ -101,8 +102,9 @@ fn memory(outcome: &RunOutcome) -> String {
 }
 
 fn raised(outcome: &RunOutcome) -> Option<String> {
-    let Raised { times, most_bytes } = outcome.group.raised;
-    let how = format!("{times} times for moments, by at most {}", size(most_bytes));
+    let Raised { times, most_bytes, lasted, .. } = outcome.group.raised;
+    let seconds = lasted.0 as f64 / 1e9;
+    let how = format!("{times} times for moments, by at most {}, {seconds:.2} s in all", size(most_bytes));
     let why = "where cgroup version 1 kills though swap is free, and version 2 waits";
     (times > 0).then(|| format!("the limit was raised {how}, {why}"))
 }
@@ -214,14 +216,18 @@ pub(super) mod tests {
     #[test]
     fn a_limit_that_was_raised_is_told_with_how_often_and_by_how_much() {
         let mut outcome = outcome();
-        outcome.group.raised = Raised { times: 3, most_bytes: 8 * MIB };
+        outcome.group.raised = Raised { times: 3, most_bytes: 8 * MIB, lasted: Nanos(1_500_000_000), reclaims: 2 };
 
         let said = sentences(&outcome);
 
-        assert!(said[1].starts_with("the limit was raised 3 times for moments, by at most 8.00 MiB"), "{said:?}");
+        assert!(
+            said[1].starts_with("the limit was raised 3 times for moments, by at most 8.00 MiB, 1.50 s in all"),
+            "{said:?}"
+        );
         assert_eq!(
             nearness(&outcome)[1],
-            "the limit was raised 3 times for moments, by 8.00 MiB at most, 17 % of what is allowed before the kernel may kill"
+            "the limit was raised 3 times for moments, by 8.00 MiB at most, 17 % of what is allowed; memory was reclaimed for a thread \
+             that waited 2 times"
         );
     }
 

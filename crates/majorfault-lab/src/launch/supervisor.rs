@@ -126,7 +126,6 @@ impl<'g> Supervisor<'g> {
     }
 
     fn look_at_memory(&mut self, now: Nanos) {
-        self.group.look_after();
         self.spaces.sweep();
         let usage = self.group.usage().unwrap_or(self.memory.usage);
         let swapped = self.group.swapped().unwrap_or(0);

@@ -162,13 +162,6 @@ impl RunGroup {
         self.reprieve.as_ref()?.as_ref().err()
     }
 
-    /// Lets go on who finds no memory. Call it every few milliseconds.
-    pub fn look_after(&mut self) {
-        if let Some(Ok(reprieve)) = &mut self.reprieve {
-            reprieve.look();
-        }
-    }
-
     /// Memory in use, page cache included.
     pub fn usage(&mut self) -> Option<u64> {
         self.usage.read()?.trim().parse().ok()
