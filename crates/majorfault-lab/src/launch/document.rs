@@ -1,5 +1,6 @@
 //! The outcome of a run for programs: base units, stable names, and the schema of it all (`docs/run.schema.json`), made from the same types.
 
+use super::call_sites::FunctionOfRun;
 use super::diary::{DiaryBin, RunDiary, RunPhase};
 use super::outcome::RunOutcome;
 use super::spaces::AgentFacts;
@@ -62,6 +63,8 @@ struct RunJson {
     phases: Vec<PhaseJson>,
     /// Where it waited, and was helped; most waits first.
     places: Vec<PlaceJson>,
+    /// In which functions; most waits first, sixteen at most.
+    functions: Vec<FunctionJson>,
     /// Memory, waits and help over time.
     timeline: TimelineJson,
     /// Why it was not helped.
@@ -158,6 +161,21 @@ struct PlaceJson {
     advised: AdvisedJson,
 }
 
+/// Code of a process that faulted.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct FunctionJson {
+    /// The name of the process.
+    process: String,
+    /// Its name, or what is known instead: the file `without symbols`, the kernel, code in no file.
+    function: String,
+    /// Faults that waited before anything was read in ahead for it.
+    waits_before: u64,
+    /// And since.
+    waits_after: u64,
+    advised: AdvisedJson,
+}
+
 /// Bins of equal length from the beginning on.
 #[derive(Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -225,6 +243,7 @@ impl RunJson {
             agents: AgentsJson::of(supervised.agents),
             phases: outcome.phases().iter().map(PhaseJson::of).collect(),
             places: supervised.by_waits().into_iter().map(PlaceJson::of).collect(),
+            functions: supervised.functions.iter().map(FunctionJson::of).collect(),
             timeline: TimelineJson::of(&supervised.diary),
             unhelped: outcome.unhelped.clone(),
             runs_on: outcome.runs_on,
@@ -266,6 +285,14 @@ impl PlaceJson {
         let HelpedPlace { waits_before, waits_after, advised } = place;
         let [process, mapping] = [process, mapping].map(str::to_owned);
         PlaceJson { process, mapping, waits_before, waits_after, advised: AdvisedJson::of(advised, bytes) }
+    }
+}
+
+impl FunctionJson {
+    fn of(of: &FunctionOfRun) -> FunctionJson {
+        let HelpedPlace { waits_before, waits_after, advised } = of.place;
+        let (process, function) = (of.process.clone(), of.function.clone());
+        FunctionJson { process, function, waits_before, waits_after, advised: AdvisedJson::of(advised, bytes) }
     }
 }
 
@@ -339,5 +366,9 @@ mod tests {
         );
         assert_eq!(json["places"][0]["advised"]["used_bytes"], bytes(90));
         assert_eq!(told(1, "mapping"), "anonymous mapping of 64.0 MiB");
+        assert_eq!(
+            (&json["functions"][0]["function"], &json["functions"][0]["waits_before"]),
+            (&json!("merge_runs"), &json!(10))
+        );
     }
 }

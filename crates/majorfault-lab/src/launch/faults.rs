@@ -20,6 +20,8 @@ pub enum Happening {
         process: u32,
         /// The byte that was touched.
         address: u64,
+        /// The instruction that touched it.
+        instruction: u64,
     },
     /// A fault has ended that waited for a device.
     HasWaited {
@@ -27,6 +29,8 @@ pub enum Happening {
         process: u32,
         /// The byte that was touched.
         address: u64,
+        /// The instruction that touched it.
+        instruction: u64,
     },
     /// The process has new memory, or none: it became another program, or ended.
     Gone(u32),
@@ -97,8 +101,12 @@ fn parts(level: Level) -> (bool, bool) {
 /// What a record tells, of the ring of all faults or of the other.
 fn happening(record: PerfRecord, are_all: bool) -> Option<(Nanos, Happening)> {
     Some(match record {
-        PerfRecord::Fault { process, at, address, .. } if are_all => (at, Happening::Began { process, address }),
-        PerfRecord::Fault { process, at, address, .. } => (at, Happening::HasWaited { process, address }),
+        PerfRecord::Fault { process, at, address, instruction, .. } if are_all => {
+            (at, Happening::Began { process, address, instruction })
+        }
+        PerfRecord::Fault { process, at, address, instruction, .. } => {
+            (at, Happening::HasWaited { process, address, instruction })
+        }
         PerfRecord::Executed { process, at, .. } => (at, Happening::Gone(process)),
         PerfRecord::Exited { process, thread, at } if process == thread => (at, Happening::Gone(process)),
         _ => return None,

@@ -7,6 +7,7 @@
 
 pub mod agent;
 pub mod attention;
+pub mod call_sites;
 pub mod diary;
 pub mod document;
 pub mod faults;

@@ -1,14 +1,19 @@
 //! How a run went: what it needed, what was done for it, how near it came to being killed, and what would have helped.
 
+use super::call_sites::FunctionOfRun;
 use super::diary::RunPhase;
 use super::preflight::Remark;
 use super::spaces::AgentFacts;
 use super::supervisor::Supervised;
+use super::whereabouts::HelpedPlace;
 use crate::place::reprieve::Raised;
 use crate::place::run_group::GroupFacts;
 use majorfault::Bytes;
 use std::io::{self, Write};
 use std::time::Duration;
+
+/// A function with less of the waits, in percent, is not in the first lines.
+const LEAST_SHARE: f64 = 5.0;
 
 /// A run that has ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,6 +90,7 @@ pub fn sentences(outcome: &RunOutcome) -> Vec<String> {
         helped(outcome),
         by_agents(outcome),
         stalls(outcome),
+        waited_in(outcome),
         killed(outcome),
         more(outcome),
         goes_on(outcome),
@@ -145,6 +151,15 @@ fn stalls(outcome: &RunOutcome) -> Option<String> {
     Some(format!("{faults} faults waited for the disk{stalled}"))
 }
 
+/// The functions that waited most.
+fn waited_in(outcome: &RunOutcome) -> Option<String> {
+    let Supervised { waits, functions, .. } = &outcome.supervised;
+    let share = |place: HelpedPlace| place.waits() as f64 / (*waits).max(1) as f64 * 100.0;
+    let one = |it: &FunctionOfRun| format!("{} ({}) {:.0} %", it.function, it.process, share(it.place));
+    let most = functions.iter().filter(|it| share(it.place) >= LEAST_SHARE).take(3).map(one).collect::<Vec<_>>();
+    (!most.is_empty() && outcome.supervised.swapped > 0).then(|| format!("of the waits seen: {}", most.join(", ")))
+}
+
 fn killed(outcome: &RunOutcome) -> Option<String> {
     let kills = outcome.group.oom_kills.filter(|kills| *kills > 0)?;
     let remedy = match () {
@@ -176,7 +191,6 @@ fn goes_on(outcome: &RunOutcome) -> Option<String> {
 pub(super) mod tests {
     use super::super::diary::{DiaryEntry, RunDiary};
     use super::super::streams::Advised;
-    use super::super::whereabouts::HelpedPlace;
     use super::*;
     use majorfault::Nanos;
 
@@ -193,8 +207,15 @@ pub(super) mod tests {
         let block = HelpedPlace { waits_before: 1, ..HelpedPlace::default() };
         let named = |mapping: &str| ("program".to_owned(), mapping.to_owned());
         let places = [(named("anonymous mapping of 64.0 MiB"), block), (named("[heap]"), heap)].into();
+        let function = |function: &str, waits_before: u64| FunctionOfRun {
+            process: "program".to_owned(),
+            function: function.to_owned(),
+            place: HelpedPlace { waits_before, ..HelpedPlace::default() },
+        };
+        let functions = vec![function("merge_runs", 10), function("main", 1)];
+        let (demand, swapped, waits) = (256 * MIB, 130 * MIB, 21);
         let supervised =
-            Supervised { demand: 256 * MIB, swapped: 130 * MIB, advised, diary, places, ..Supervised::default() };
+            Supervised { demand, swapped, waits, advised, diary, places, functions, ..Supervised::default() };
         let group = GroupFacts { peak: Some(128 * MIB), may_raise: 48 * MIB, ..GroupFacts::default() };
         let (limit, free_swap) = (Bytes(128 * MIB), 1024 * MIB);
         RunOutcome { limit, group, supervised, free_swap, major_faults: Some(7), ..RunOutcome::default() }
@@ -210,7 +231,8 @@ pub(super) mod tests {
             "read ahead of 3 streams: 100 MiB, 90 % used; paged out behind 50.0 MiB, of which 1.00 MiB came back too soon"
         );
         assert_eq!(said[2], "7 faults waited for the disk");
-        assert_eq!(said[3], "with 128 MiB more memory (256 MiB) nothing would have been swapped out");
+        assert_eq!(said[3], "of the waits seen: merge_runs (program) 48 %");
+        assert_eq!(said[4], "with 128 MiB more memory (256 MiB) nothing would have been swapped out");
     }
 
     #[test]

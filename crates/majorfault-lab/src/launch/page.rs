@@ -1,5 +1,6 @@
 //! The outcome of a run as a page: one file with everything in it, with what the sentences leave out: memory over time, phases, places.
 
+use super::call_sites::FunctionOfRun;
 use super::diary::{DiaryBin, RunPhase};
 use super::outcome::{RunOutcome, nearness, sentences};
 use super::whereabouts::HelpedPlace;
@@ -28,6 +29,7 @@ pub fn page(outcome: &RunOutcome, program: &[OsString]) -> Result<String> {
         limit => outcome.limit.rounded(),
         phases => outcome.phases().iter().map(phase).collect::<Vec<_>>(),
         places => supervised.by_waits().into_iter().map(place).collect::<Vec<_>>(),
+        functions => supervised.functions.iter().map(function).collect::<Vec<_>>(),
         remarks => outcome.remarks.iter().map(|it| context! { found => it.found, remedy => it.remedy }).collect::<Vec<_>>(),
         looks => context! { all => Look::ALL.hex(), mapped => Look::MAPPED.hex(), wait => Look::WAIT.hex() },
     };
@@ -60,6 +62,17 @@ fn place((process, mapping, place): (&str, &str, HelpedPlace)) -> Value {
         fetched => pages(advised.fetched),
         used => pages(advised.used),
         paged_out => pages(advised.paged_out),
+    }
+}
+
+fn function(it: &FunctionOfRun) -> Value {
+    let HelpedPlace { waits_before, waits_after, advised } = it.place;
+    context! {
+        process => it.process, function => it.function,
+        before => words::count(waits_before as f64),
+        after => words::count(waits_after as f64),
+        fetched => pages(advised.fetched),
+        used => pages(advised.used),
     }
 }
 
@@ -112,6 +125,7 @@ mod tests {
             "sort, within 128 MiB",
             "sort -n &#x27;a b&#x27;",
             "[heap]",
+            "merge_runs",
             "streams, read in ahead",
             "<svg role=\"img\"",
             "swap",

@@ -2,6 +2,7 @@
 
 use super::agent::ring::AgentAdvice;
 use super::agent::{AgentHome, AgentLink, Taken};
+use super::call_sites::{CallSites, FunctionOfRun, SitesOfRun, functions};
 use super::hunt::Hunt;
 use super::streams::{Advised, Hands, Straits, Streams};
 use super::whereabouts::{PlacesOfRun, Whereabouts};
@@ -136,6 +137,7 @@ struct Space {
     /// The name of the process, when it was met first.
     name: String,
     whereabouts: Whereabouts,
+    call_sites: CallSites,
     outstanding: u64,
     /// When it was last faulted in, in the number of faults.
     touched: u64,
@@ -145,7 +147,8 @@ impl Space {
     fn new(hands: KernelHands, pid: u32) -> Space {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
         let (streams, hunt, whereabouts) = (Streams::default(), Hunt::default(), Whereabouts::default());
-        Space { hands, streams, hunt, name, whereabouts, outstanding: 0, touched: 0 }
+        let call_sites = CallSites::of(pid);
+        Space { hands, streams, hunt, name, whereabouts, call_sites, outstanding: 0, touched: 0 }
     }
 }
 
@@ -165,6 +168,17 @@ pub struct Spaces<'h> {
     advised: Advised,
     /// Where those were that are gone.
     places: PlacesOfRun,
+    /// The code of those that are gone.
+    sites: SitesOfRun,
+}
+
+/// Who touched what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// The byte.
+    pub address: u64,
+    /// The instruction.
+    pub instruction: u64,
 }
 
 impl<'h> Spaces<'h> {
@@ -173,18 +187,19 @@ impl<'h> Spaces<'h> {
         Spaces { home, ..Spaces::default() }
     }
 
-    /// A fault began at the byte `address` of the process. In `straits`, `most_ahead` is of all address spaces together.
-    pub fn began(&mut self, process: u32, address: u64, straits: Straits) {
+    /// A fault of the process began. In `straits`, `most_ahead` is of all address spaces together.
+    pub fn began(&mut self, process: u32, touch: Touch, straits: Straits) {
         self.faults += 1;
         let others = self.spaces.iter().filter(|(pid, _)| **pid != process).map(|(_, space)| space.outstanding);
         let most_ahead = straits.most_ahead.saturating_sub(others.sum());
         let Some(space) = self.space(process) else { return };
-        let Space { streams, hands, whereabouts, .. } = space;
+        let Space { streams, hands, whereabouts, call_sites, .. } = space;
         let before = streams.advised();
-        streams.fault(address / hands.page, Straits { most_ahead, ..straits }, hands);
+        streams.fault(touch.address / hands.page, Straits { most_ahead, ..straits }, hands);
         let done = streams.advised() - before;
         if done != Advised::default() {
-            whereabouts.advised(process, address, done);
+            whereabouts.advised(process, touch.address, done);
+            call_sites.at(touch.instruction).advised += done;
         }
         if hands.is_refused {
             self.agents.lost += u64::from(hands.is_lost);
@@ -193,17 +208,18 @@ impl<'h> Spaces<'h> {
         }
     }
 
-    /// A fault at the byte `address` has waited; whether that makes an order likely.
-    pub fn has_waited(&mut self, process: u32, address: u64) -> bool {
+    /// A fault has waited; whether that makes an order likely.
+    pub fn has_waited(&mut self, process: u32, touch: Touch) -> bool {
         self.waits += 1;
         let Some(space) = self.space(process) else { return false };
-        let page = address / space.hands.page;
+        let page = touch.address / space.hands.page;
         if space.hands.swapped(page, 1).is_empty() {
             // It is another program by now, and what said so was lost, or came while nobody looked.
             self.forget(process);
             return false;
         }
-        space.whereabouts.waited(process, address);
+        space.whereabouts.waited(process, touch.address);
+        space.call_sites.at(touch.instruction).wait();
         space.streams.waited(page);
         space.hunt.waited(page)
     }
@@ -277,6 +293,7 @@ impl<'h> Spaces<'h> {
             self.helped += space.streams.helped();
             self.advised += space.streams.advised();
             space.whereabouts.tell(&space.name, &mut self.places);
+            space.call_sites.tell(&space.name, &mut self.sites);
             self.agents.late += space.hands.late;
         }
     }
@@ -286,6 +303,13 @@ impl<'h> Spaces<'h> {
         let mut all = self.places.clone();
         self.spaces.values().for_each(|space| space.whereabouts.tell(&space.name, &mut all));
         all
+    }
+
+    /// In which functions they waited and were helped, so far.
+    pub fn functions(&self) -> Vec<FunctionOfRun> {
+        let mut all = self.sites.clone();
+        self.spaces.values().for_each(|space| space.call_sites.tell(&space.name, &mut all));
+        functions(&all)
     }
 
     /// Faults that were looked at, those of them that waited apart.
@@ -310,12 +334,14 @@ impl<'h> Spaces<'h> {
 mod tests {
     use super::*;
 
+    const PAGE_1: Touch = Touch { address: 4096, instruction: 1 << 20 };
+
     #[test]
     fn a_process_that_cannot_be_looked_at_is_left_alone_until_it_changes() {
         let mut spaces = Spaces::default();
         let straits = Straits { limit: 100, most_ahead: 10, is_near: false };
 
-        spaces.began(u32::MAX / 4, 4096, straits);
+        spaces.began(u32::MAX / 4, PAGE_1, straits);
 
         assert!(spaces.refused.contains(&(u32::MAX / 4)) && spaces.spaces.is_empty());
         spaces.gone(u32::MAX / 4);
@@ -331,9 +357,9 @@ mod tests {
         }
         let mut spaces = Spaces::by(Some(&home));
 
-        spaces.has_waited(ended.id(), 4096);
+        spaces.has_waited(ended.id(), PAGE_1);
         assert_eq!(spaces.agents().without, 0);
-        spaces.has_waited(std::process::id(), 4096);
+        spaces.has_waited(std::process::id(), PAGE_1);
         assert_eq!(spaces.agents().without, 1);
         ended.wait().unwrap();
     }
@@ -351,16 +377,16 @@ mod tests {
         while !name("sh") {
             std::thread::yield_now();
         }
-        spaces.has_waited(pid, 1 << 20);
+        spaces.has_waited(pid, PAGE_1);
         assert!(spaces.spaces.contains_key(&pid));
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
         while !name("cat") {
             std::thread::yield_now();
         }
 
-        spaces.has_waited(pid, 1 << 20);
+        spaces.has_waited(pid, PAGE_1);
         assert!(!spaces.spaces.contains_key(&pid), "the memory that was opened is gone");
-        spaces.has_waited(pid, 1 << 20);
+        spaces.has_waited(pid, PAGE_1);
         assert!(spaces.spaces.contains_key(&pid));
 
         drop(child.stdin.take());
@@ -380,11 +406,11 @@ mod tests {
     fn only_the_processes_touched_last_are_kept() {
         let mut spaces = Spaces::default();
         let own = std::process::id();
-        spaces.has_waited(own, 4096);
+        spaces.has_waited(own, PAGE_1);
         let space = |touched| Space { touched, ..Space::new(KernelHands::open(own, None).unwrap(), own) };
         (0..MOST as u32 - 1).for_each(|pid| drop(spaces.spaces.insert(u32::MAX - pid, space(u64::from(pid) + 10))));
 
-        spaces.has_waited(std::os::unix::process::parent_id(), 4096);
+        spaces.has_waited(std::os::unix::process::parent_id(), PAGE_1);
 
         assert_eq!(spaces.spaces.len(), MOST);
         assert!(!spaces.spaces.contains_key(&own), "it was touched first");

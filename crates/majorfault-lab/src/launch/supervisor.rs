@@ -2,9 +2,10 @@
 
 use super::agent::AgentHome;
 use super::attention::{Attention, Level, Noticed};
+use super::call_sites::FunctionOfRun;
 use super::diary::{DiaryEntry, RunDiary};
 use super::faults::{Happening, ProgramFaults};
-use super::spaces::{AgentFacts, Spaces};
+use super::spaces::{AgentFacts, Spaces, Touch};
 use super::streams::{Advised, Straits};
 use super::whereabouts::PlacesOfRun;
 use crate::place::run_group::RunGroup;
@@ -52,6 +53,8 @@ pub struct Supervised {
     pub diary: RunDiary,
     /// Where it waited and was helped.
     pub places: PlacesOfRun,
+    /// In which functions, those with the most waits first.
+    pub functions: Vec<FunctionOfRun>,
 }
 
 /// Looks at a program, and helps it.
@@ -149,8 +152,12 @@ impl<'g> Supervisor<'g> {
         let straits = Straits { limit: pages, most_ahead: pages / MOST_AHEAD, is_near };
         let (spaces, is_promising) = (&mut self.spaces, &mut self.is_promising);
         faults.read(|happening| match happening {
-            Happening::Began { process, address } => spaces.began(process, address, straits),
-            Happening::HasWaited { process, address } => *is_promising |= spaces.has_waited(process, address),
+            Happening::Began { process, address, instruction } => {
+                spaces.began(process, Touch { address, instruction }, straits);
+            }
+            Happening::HasWaited { process, address, instruction } => {
+                *is_promising |= spaces.has_waited(process, Touch { address, instruction });
+            }
             Happening::Gone(process) => spaces.gone(process),
         });
     }
@@ -184,12 +191,12 @@ impl<'g> Supervisor<'g> {
     fn end(mut self) -> Supervised {
         self.look_at_memory(monotonic());
         let (faults, waits) = self.spaces.faults();
-        let places = self.spaces.places();
+        let (places, functions) = (self.spaces.places(), self.spaces.functions());
         let Advised { fetched, used, paged_out, came_back, streams } = self.spaces.advised();
         let bytes = |pages: u64| pages * self.page;
         let (fetched, used) = (bytes(fetched), bytes(used));
         let advised = Advised { fetched, used, paged_out: bytes(paged_out), came_back: bytes(came_back), streams };
         let agents = self.spaces.agents();
-        Supervised { faults, waits, advised, agents, places, ..self.supervised }
+        Supervised { faults, waits, advised, agents, places, functions, ..self.supervised }
     }
 }

@@ -28,6 +28,26 @@ pub struct HelpedPlace {
     pub advised: Advised,
 }
 
+impl HelpedPlace {
+    /// A fault there has waited.
+    pub fn wait(&mut self) {
+        if self.advised.fetched == 0 { self.waits_before += 1 } else { self.waits_after += 1 }
+    }
+
+    /// Faults there that waited.
+    pub fn waits(self) -> u64 {
+        self.waits_before + self.waits_after
+    }
+}
+
+impl std::ops::AddAssign for HelpedPlace {
+    fn add_assign(&mut self, other: HelpedPlace) {
+        self.waits_before += other.waits_before;
+        self.waits_after += other.waits_after;
+        self.advised += other.advised;
+    }
+}
+
 /// What happened in all places, by process and mapping.
 pub type PlacesOfRun = BTreeMap<(String, String), HelpedPlace>;
 
@@ -42,8 +62,7 @@ pub struct Whereabouts {
 impl Whereabouts {
     /// A fault of the process `pid` at the byte `address` has waited.
     pub fn waited(&mut self, pid: u32, address: u64) {
-        let place = self.place(pid, address);
-        if place.advised.fetched == 0 { place.waits_before += 1 } else { place.waits_after += 1 }
+        self.place(pid, address).wait();
     }
 
     /// Something was done after a fault of the process `pid` at the byte `address`.
@@ -77,10 +96,7 @@ impl Whereabouts {
     /// What happened, under the name of the process.
     pub fn tell(&self, process: &str, all: &mut PlacesOfRun) {
         for (name, place) in &self.places {
-            let sum = all.entry((process.to_owned(), name.clone())).or_default();
-            sum.waits_before += place.waits_before;
-            sum.waits_after += place.waits_after;
-            sum.advised += place.advised;
+            *all.entry((process.to_owned(), name.clone())).or_default() += *place;
         }
     }
 }
@@ -90,7 +106,7 @@ impl Supervised {
     pub fn by_waits(&self) -> Vec<(&str, &str, HelpedPlace)> {
         let mut places: Vec<_> =
             self.places.iter().map(|(name, place)| (name.0.as_str(), name.1.as_str(), *place)).collect();
-        places.sort_by_key(|(.., place)| std::cmp::Reverse(place.waits_before + place.waits_after));
+        places.sort_by_key(|(.., place)| std::cmp::Reverse(place.waits()));
         places
     }
 }

@@ -8,13 +8,14 @@ pub mod files;
 pub mod gather;
 pub mod grid;
 pub mod members;
+pub mod names;
 pub mod order;
 mod reads;
 pub mod recording;
 mod round;
 #[cfg(test)]
 pub mod scenes;
-mod stacks;
+pub mod stacks;
 mod status;
 mod tally;
 pub mod target;

@@ -82,8 +82,8 @@ impl StackTally {
     }
 }
 
-/// None for an address in no mapping.
-fn code_place(address: u64, places: &mut Places) -> Option<CodePlace> {
+/// Where an instruction is; none for an address in no mapping.
+pub fn code_place(address: u64, places: &mut Places) -> Option<CodePlace> {
     match places.locate(address) {
         Place::File(id, offset) => {
             Some(CodePlace { address, file: places.path(id).map(|path| (id, path.to_owned(), offset)) })

@@ -1,10 +1,10 @@
 //! Who waits in which file, for the viewers of profiles: text for flame graphs, or a profile in pprof's format.
 
 mod folded;
-mod names;
 mod pprof;
 
-use crate::watch::evidence::Evidence;
+use crate::watch::evidence::{Evidence, Stack};
+use crate::watch::names::FunctionNames;
 use majorfault::{Error, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -30,6 +30,13 @@ struct NamedStack {
     waited_ns: u64,
 }
 
+fn named(process: &Evidence, stack: &Stack, names: &mut FunctionNames) -> NamedStack {
+    let pid = process.target.pid;
+    let names = stack.frames.iter().rev().map(|place| names.name(pid, place)).collect();
+    let (file, faults, waited_ns) = (stack.path.clone(), stack.faults, stack.waited_ns);
+    NamedStack { process: process.target.name.clone(), file, names, faults, waited_ns }
+}
+
 impl StackFormat {
     /// The format that goes with the name of a file: `.folded` or `.pb.gz`.
     ///
@@ -48,8 +55,9 @@ impl StackFormat {
 
     /// The stacks of these processes, watched for so long.
     pub fn encode(self, processes: &[&Evidence], watched: Duration) -> Vec<u8> {
-        let mut names = names::Names::default();
-        let stacks: Vec<NamedStack> = processes.iter().flat_map(|process| names.of(process)).collect();
+        let mut names = FunctionNames::default();
+        let stacks = processes.iter().flat_map(|process| process.stacks.iter().map(move |stack| (process, stack)));
+        let stacks: Vec<NamedStack> = stacks.map(|(process, stack)| named(process, stack, &mut names)).collect();
         match self {
             StackFormat::Folded => folded::encode(&stacks).into_bytes(),
             StackFormat::Pprof => pprof::encode(&stacks, watched),

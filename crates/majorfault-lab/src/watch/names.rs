@@ -1,8 +1,7 @@
 //! The names of functions, from the symbol tables of programs and libraries, and from the maps that just-in-time compilers write.
 
-use super::NamedStack;
-use crate::watch::evidence::{CodePlace, Evidence, Stack};
-use crate::watch::{files, has_ended};
+use super::evidence::CodePlace;
+use super::{files, has_ended};
 use blazesym::Pid;
 use blazesym::symbolize::source::{Elf, Process, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
@@ -14,27 +13,16 @@ const KERNEL: u64 = 1 << 63;
 
 /// Names that were looked up, by process and place.
 #[derive(Default)]
-pub struct Names {
+pub struct FunctionNames {
     symbolizer: Symbolizer,
     known: HashMap<(u32, CodePlace), String>,
     /// Where we reach the files with code, by process and path; none where they are gone.
     reached: HashMap<(u32, String), Option<PathBuf>>,
 }
 
-impl Names {
-    /// The stacks of a process with names.
-    pub fn of(&mut self, process: &Evidence) -> Vec<NamedStack> {
-        process.stacks.iter().map(|stack| self.named(process, stack)).collect()
-    }
-
-    fn named(&mut self, process: &Evidence, stack: &Stack) -> NamedStack {
-        let pid = process.target.pid;
-        let names = stack.frames.iter().rev().map(|place| self.name(pid, place)).collect();
-        let (file, faults, waited_ns) = (stack.path.clone(), stack.faults, stack.waited_ns);
-        NamedStack { process: process.target.name.clone(), file, names, faults, waited_ns }
-    }
-
-    fn name(&mut self, pid: u32, place: &CodePlace) -> String {
+impl FunctionNames {
+    /// The name of the function there, of the process `pid` or one that was; without one, the file and the offset in it, or the address.
+    pub fn name(&mut self, pid: u32, place: &CodePlace) -> String {
         let key = (pid, place.clone());
         if let Some(known) = self.known.get(&key) {
             return known.clone();
@@ -84,18 +72,18 @@ mod tests {
 
     #[test]
     fn a_function_has_its_name_also_when_its_process_has_ended() {
-        let place = own(Names::of as fn(&mut Names, &Evidence) -> Vec<NamedStack> as usize as u64);
+        let place = own(FunctionNames::name as fn(&mut FunctionNames, u32, &CodePlace) -> String as usize as u64);
 
         for pid in [std::process::id(), u32::MAX / 4] {
-            let name = Names::default().name(pid, &place);
-            assert!(name.contains("names::Names") && name.contains("of"), "{name}");
+            let name = FunctionNames::default().name(pid, &place);
+            assert!(name.contains("names::FunctionNames") && name.contains("name"), "{name}");
         }
     }
 
     #[test]
     fn what_has_no_name_is_told_by_its_place() {
         let gone = Some((FileId::default(), "/no/such/libx.so".to_owned(), 0x1f0));
-        let mut names = Names::default();
+        let mut names = FunctionNames::default();
 
         assert_eq!(names.name(u32::MAX / 4, &CodePlace { address: 1, file: gone }), "[libx.so+0x1f0]");
         assert_eq!(names.name(u32::MAX / 4, &CodePlace { address: 0x7f00, file: None }), "[0x7f00]");
