@@ -4,6 +4,7 @@ use crate::command::Exit;
 use crate::launch::document::document;
 use crate::launch::outcome::{RunOutcome, print};
 use crate::launch::preflight::Remark;
+use crate::launch::spill::{SpillPlace, USUAL_FROM};
 use crate::launch::swap_file::SwapPlace;
 use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch, page};
 use crate::outputs::{Force, Kind, Output, Outputs};
@@ -39,6 +40,14 @@ pub struct Args {
     /// what is free there, unless a size follows
     #[arg(long, value_name = "DIR[:SIZE]")]
     swap_file: Option<SwapPlace>,
+    /// Put large blocks of memory (malloc and its family) into files without names in this directory: for programs that would be killed,
+    /// because there is no swap and no right to make any. Slower than swap, and nothing for programs that map memory themselves. Where
+    /// no limit can be set the one that there is holds
+    #[arg(long, value_name = "DIR")]
+    spill: Option<PathBuf>,
+    /// The least block that goes into a file
+    #[arg(long, value_name = "SIZE", requires = "spill", default_value_t = USUAL_FROM)]
+    spill_from: Bytes,
     /// Only limit the program, without help: to compare
     #[arg(long)]
     no_advice: bool,
@@ -67,7 +76,7 @@ const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Exit {
-    let Args { memory, swap_file, no_advice, agent, json, report, force, quiet, program } = args;
+    let Args { memory, swap_file, spill, spill_from, no_advice, agent, json, report, force, quiet, program } = args;
     let told = match (json, quiet) {
         (true, _) => Told::Nothing,
         (_, true) => Told::Wrong,
@@ -91,7 +100,8 @@ pub fn run(args: Args) -> Exit {
         (_, true) => Help::Agent,
         _ => Help::AsItCan,
     };
-    let options = LaunchOptions { program, memory, swap: swap_file, help };
+    let spill = spill.map(|dir| SpillPlace { dir, from: spill_from });
+    let options = LaunchOptions { program, memory, swap: swap_file, spill, help };
     match launch(&options, &mut company) {
         Ok(outcome) => {
             let mut text = Vec::new();

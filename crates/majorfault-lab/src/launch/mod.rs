@@ -15,6 +15,7 @@ pub mod outcome;
 mod page;
 pub mod preflight;
 pub mod spaces;
+pub mod spill;
 pub mod start;
 pub mod streams;
 pub mod supervisor;
@@ -28,13 +29,15 @@ use majorfault::proc::stat;
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
 use majorfault::{Bytes, Error, Missing, Result};
 use outcome::RunOutcome;
+use spaces::Spaces;
 pub use page::page;
 use preflight::{Remark, SwapWorld};
+use spill::{SpillHint, SpillHome, SpillPlace};
 use start::HeldProgram;
 use std::ffi::OsString;
 use std::fs;
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use supervisor::Supervisor;
 use swap_file::{SwapFile, SwapPlace};
@@ -44,6 +47,9 @@ pub const OWN_FAILURE: u8 = 125;
 
 /// The least limit: a dynamic program cannot begin in much less.
 const LEAST: Bytes = Bytes(4 << 20);
+
+/// Between two looks at a program that nobody looks after.
+const UNLIMITED_NAP: Duration = Duration::from_millis(50);
 
 /// Priority of the supervisor: late advice is no advice.
 const PRIORITY: i32 = -5;
@@ -57,6 +63,8 @@ pub struct LaunchOptions {
     pub memory: Bytes,
     /// A swap file to be made for it.
     pub swap: Option<SwapPlace>,
+    /// Where its large blocks go, where they go into files.
+    pub spill: Option<SpillPlace>,
     /// Who helps it.
     pub help: Help,
 }
@@ -92,7 +100,13 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
     }
     let mut remarks = clean();
     let name = run_group::run_name();
-    let mut group = RunGroup::create(&name, options.memory)?;
+    let spill = spilling(options, &name)?;
+    remarks.extend(spill.as_ref().map(SpillHome::remark));
+    let mut group = match (RunGroup::create(&name, options.memory), spill.as_ref().filter(|_| options.swap.is_none())) {
+        (Ok(group), _) => group,
+        (Err(missing), Some(spill)) => return unlimited(options, spill, &missing, remarks, beside),
+        (Err(missing), None) => return Err(missing.into()),
+    };
     let swap = options.swap.as_ref().map(|place| SwapFile::make(place, &name, options.memory)).transpose()?;
     remarks.extend(swap.iter().map(of_swap_file));
     let mut world = SwapWorld::read();
@@ -102,21 +116,58 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
         .iter_mut()
         .filter(|area| swap.as_ref().is_some_and(|swap| swap.path() == area.path))
         .for_each(|area| area.rotates = false);
-    remarks.extend(world.remarks(options.memory));
+    // Without swap a program is killed; but that is what the files are for.
+    remarks.extend(world.remarks(options.memory).into_iter().filter(|_| spill.is_none() || !world.areas.is_empty()));
     let is_root = rustix::process::geteuid().is_root();
     remarks.extend(options.program.first().and_then(|name| preflight::of_program(Path::new(name), is_root)));
     remarks.extend(group.kills_soon().map(kills_soon));
 
     let swap_total = preflight::swap_total();
-    let prepared = prepare(options, &name, &group)?;
-    let (outcome, home) = supervise(prepared, &mut group, remarks, beside)?;
+    let prepared = prepare(options, &name, &group, spill.as_ref())?;
+    let (outcome, home) = supervise(prepared, &mut group, spill.as_ref(), remarks, beside)?;
     let (runs_on, free_swap) = (group.is_used(), world.free());
     let lost_swap = preflight::swap_total() < swap_total;
     if runs_on {
         swap.into_iter().for_each(SwapFile::leave);
         home.into_iter().for_each(AgentHome::leave);
+        spill.into_iter().for_each(SpillHome::leave);
     }
     Ok(RunOutcome { runs_on, free_swap, lost_swap, ..outcome })
+}
+
+/// The library for blocks in files, where they are wanted.
+///
+/// Errors: Missing, Io, Invalid; nothing is left behind then.
+fn spilling(options: &LaunchOptions, name: &str) -> Result<Option<SpillHome>> {
+    let Some(place) = &options.spill else { return Ok(None) };
+    spill::check_program(&options.program)?;
+    SpillHome::make(name, place, options.memory).map(Some)
+}
+
+/// Runs the program where no limit can be set: with its blocks in files it keeps within the one that there is.
+fn unlimited(
+    options: &LaunchOptions,
+    spill: &SpillHome,
+    missing: &Missing,
+    remarks: Vec<Remark>,
+    beside: &mut impl Companion,
+) -> Result<RunOutcome> {
+    let unhelped = format!("no limit of its own, the one that there is holds: {missing}");
+    beside.before(&remarks, Some(&unhelped));
+    let held = start::hold(&options.program, &[spill.library()])?;
+    let pid = held.pid();
+    let process =
+        OtherProcess::open(pid).map_err(|error| Error::io("open the program's process", pid.to_string(), error))?;
+    let began = Instant::now();
+    let mut child = held.go()?;
+    beside.begun(pid);
+    while !process.wait_end(UNLIMITED_NAP) {
+        beside.meanwhile();
+    }
+    let (took, major_faults) = (began.elapsed(), major_faults(pid));
+    let status = child.wait().map_err(|error| Error::io("wait for", "the program", error))?;
+    let (code, own_time, spill, unhelped) = (start::code(status), own_time(), Some(spill.facts()), Some(unhelped));
+    Ok(RunOutcome { code, took, major_faults, own_time, remarks, spill, unhelped, ..RunOutcome::default() })
 }
 
 /// Removes what killed runs have left; what is to be said of it.
@@ -162,13 +213,36 @@ struct PreparedProgram {
     help: std::result::Result<(ProgramFaults, Option<AgentHome>), String>,
 }
 
-/// Holds the program with the help that there is.
-fn prepare(options: &LaunchOptions, name: &str, group: &RunGroup) -> Result<PreparedProgram> {
+/// Holds the program with the help that there is, and has its blocks read as that wants it.
+fn prepare(
+    options: &LaunchOptions,
+    name: &str,
+    group: &RunGroup,
+    spill: Option<&SpillHome>,
+) -> Result<PreparedProgram> {
+    let prepared = prepare_help(options, name, group, spill)?;
+    let hint = if prepared.help.is_ok() { SpillHint::Single } else { SpillHint::Usual };
+    match spill.map_or(Ok(()), |spill| spill.hint(hint)) {
+        Ok(()) => Ok(prepared),
+        Err(error) => {
+            prepared.held.drop_it();
+            Err(error)
+        }
+    }
+}
+
+fn prepare_help(
+    options: &LaunchOptions,
+    name: &str,
+    group: &RunGroup,
+    spill: Option<&SpillHome>,
+) -> Result<PreparedProgram> {
+    let library: Vec<PathBuf> = spill.iter().map(|spill| spill.library()).collect();
     if options.help == Help::Agent {
         preloadable(&options.program)?;
-        return with_agent(options, AgentHome::make(name)?, group);
+        return with_agent(options, AgentHome::make(name)?, library, group);
     }
-    let (held, process) = hold(&options.program, None, group)?;
+    let (held, process) = hold(&options.program, &library, group)?;
     let unhelped = |held, process, why| Ok(PreparedProgram { held, process, help: Err(why) });
     if options.help == Help::Nobody {
         return unhelped(held, process, "it was not asked for (--no-advice)".to_owned());
@@ -183,15 +257,21 @@ fn prepare(options: &LaunchOptions, name: &str, group: &RunGroup) -> Result<Prep
     match preloadable(&options.program).map_err(Error::from).and_then(|()| AgentHome::make(name)) {
         Ok(home) => {
             held.drop_it();
-            with_agent(options, home, group)
+            with_agent(options, home, library, group)
         }
         Err(error) => unhelped(held, process, format!("{refused}; {error}")),
     }
 }
 
-/// Holds the program so that it will load the agent.
-fn with_agent(options: &LaunchOptions, home: AgentHome, group: &RunGroup) -> Result<PreparedProgram> {
-    let (held, process) = hold(&options.program, Some(&home.library()), group)?;
+/// Holds the program so that it will load the agent, behind these libraries.
+fn with_agent(
+    options: &LaunchOptions,
+    home: AgentHome,
+    mut libraries: Vec<PathBuf>,
+    group: &RunGroup,
+) -> Result<PreparedProgram> {
+    libraries.push(home.library());
+    let (held, process) = hold(&options.program, &libraries, group)?;
     match ProgramFaults::open(held.pid()) {
         Ok(faults) => Ok(PreparedProgram { held, process, help: Ok((faults, Some(home))) }),
         Err(missing) => {
@@ -208,8 +288,8 @@ fn preloadable(program: &[OsString]) -> std::result::Result<(), Missing> {
 }
 
 /// A held program in its group.
-fn hold(program: &[OsString], library: Option<&Path>, group: &RunGroup) -> Result<(HeldProgram, OtherProcess)> {
-    let held = start::hold(program, library)?;
+fn hold(program: &[OsString], libraries: &[PathBuf], group: &RunGroup) -> Result<(HeldProgram, OtherProcess)> {
+    let held = start::hold(program, libraries)?;
     let pid = held.pid();
     let placed = group.add(pid).and_then(|()| {
         OtherProcess::open(pid).map_err(|error| Error::io("open the program's process", pid.to_string(), error))
@@ -226,6 +306,7 @@ fn hold(program: &[OsString], library: Option<&Path>, group: &RunGroup) -> Resul
 fn supervise(
     prepared: PreparedProgram,
     group: &mut RunGroup,
+    spill: Option<&SpillHome>,
     mut remarks: Vec<Remark>,
     beside: &mut impl Companion,
 ) -> Result<(RunOutcome, Option<AgentHome>)> {
@@ -242,7 +323,8 @@ fn supervise(
     beside.begun(pid);
     hurry(faults.is_some());
     let limit = group.limit();
-    let supervised = Supervisor::new(group, faults, home.as_ref()).run(&process, || beside.meanwhile());
+    let spaces = Spaces::by(home.as_ref(), spill.map(|spill| spill.dir().to_owned()));
+    let supervised = Supervisor::new(group, faults, spaces).run(&process, || beside.meanwhile());
     let took = began.elapsed();
     let major_faults = major_faults(pid);
     let status = child.wait().map_err(|error| Error::io("wait for", "the program", error))?;
@@ -257,6 +339,7 @@ fn supervise(
         free_swap: 0,
         lost_swap: false,
         remarks,
+        spill: spill.map(SpillHome::facts),
         unhelped,
         runs_on: false,
     };
