@@ -32,7 +32,7 @@ use outcome::RunOutcome;
 use spaces::Spaces;
 pub use page::page;
 use preflight::{Remark, SwapWorld};
-use spill::{SpillHint, SpillHome, SpillPlace};
+use spill::{SpillHome, SpillPlace};
 use start::HeldProgram;
 use std::ffi::OsString;
 use std::fs;
@@ -221,8 +221,7 @@ fn prepare(
     spill: Option<&SpillHome>,
 ) -> Result<PreparedProgram> {
     let prepared = prepare_help(options, name, group, spill)?;
-    let hint = if prepared.help.is_ok() { SpillHint::Single } else { SpillHint::Usual };
-    match spill.map_or(Ok(()), |spill| spill.hint(hint)) {
+    match spill.filter(|_| prepared.help.is_ok()).map_or(Ok(()), SpillHome::is_advised) {
         Ok(()) => Ok(prepared),
         Err(error) => {
             prepared.held.drop_it();

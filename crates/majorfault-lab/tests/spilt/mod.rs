@@ -21,6 +21,7 @@ pub fn run(name: &str, number: u64) {
         "many forks" => many_forks(),
         "bare fork" => bare_fork(),
         "no room to fork" => no_room_to_fork(number as usize * MIB),
+        "comes and goes" => comes_and_goes(),
         "closes" => closes(),
         "empties" => empties(),
         "file limit" => file_limit(),
@@ -279,6 +280,21 @@ fn no_room_to_fork(bytes: usize) {
     assert_eq!(child_of(|| true), libc::SIGKILL);
     held.free();
     assert_eq!(child_of(|| true), 0, "there is nothing to copy");
+}
+
+/// Blocks one after the other, of which the disk has room for some at once; in a child, too.
+fn comes_and_goes() {
+    // SAFETY: a valid call.
+    let block = |mib: usize| Held::new(unsafe { libc::malloc(mib * MIB) }, mib * MIB, mib as u64);
+    (0..20).for_each(|_| block(16).free());
+    let (large, small) = (block(25), block(1));
+    let child = child_of(|| {
+        large.free();
+        block(45).free();
+        small.check(small.bytes);
+        true
+    });
+    assert_eq!(child, 0);
 }
 
 /// No descriptor is needed for what is there.
