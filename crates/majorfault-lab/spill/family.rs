@@ -10,7 +10,11 @@ const NO_MEMORY: i32 = 12;
 /// A block in a file, where it is large enough and one can be had; 0 elsewhere.
 fn large(bytes: usize, alignment: usize) -> usize {
     // What is no size at all (a negative one) is refused by the next.
-    if bytes < settings::from() || bytes > isize::MAX as usize || !next::look() { 0 } else { blocks::make(bytes, alignment) }
+    if bytes < settings::from() || bytes > isize::MAX as usize || !next::look() {
+        0
+    } else {
+        blocks::make(bytes, alignment)
+    }
 }
 
 fn or_else(block: usize, other: impl FnOnce() -> usize) -> usize {

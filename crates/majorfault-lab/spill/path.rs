@@ -1,17 +1,18 @@
 //! A path that is put together, with a zero at its end.
 
+use crate::settings;
+
 pub struct Path {
     bytes: [u8; 320],
     length: usize,
 }
 
 impl Path {
-    /// One that begins as this text, which a zero ends.
-    pub fn in_directory(directory: *const u8) -> Path {
+    /// One that begins as the directory of the files.
+    pub fn in_directory() -> Path {
         let mut path = Path { bytes: [0; 320], length: 0 };
-        // SAFETY: of the settings, which a zero ends.
-        let text = unsafe { core::ffi::CStr::from_ptr(directory.cast()) };
-        path.add_text(text.to_bytes());
+        let text = (0..).map(settings::byte).take_while(|byte| *byte != 0);
+        text.for_each(|byte| path.add_text(&[byte]));
         path
     }
 

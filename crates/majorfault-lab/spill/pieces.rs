@@ -84,7 +84,7 @@ fn open() -> Result<u64, Stay> {
 /// Where a file system makes no files without names, it has one for a moment.
 fn open_named() -> Result<u64, Stay> {
     static NUMBER: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
-    let mut path = crate::path::Path::in_directory(settings::directory());
+    let mut path = crate::path::Path::in_directory();
     path.add_text(b"/majorfault-spill-");
     path.add_number(call(Call::Getpid, [0; 6]) as u32);
     path.add_text(b"-");
@@ -157,11 +157,8 @@ impl Block {
     /// A block of one file, at a multiple of `alignment`, which is a power of two. All of it reads as zeros.
     pub fn make(bytes: usize, alignment: usize) -> Result<Block, Stay> {
         let length = whole_pages(bytes).ok_or(Stay::NoMapping)?;
-        let address = if alignment <= settings::page() {
-            piece(length, Place::Anywhere)?
-        } else {
-            aligned(length, alignment)?
-        };
+        let address =
+            if alignment <= settings::page() { piece(length, Place::Anywhere)? } else { aligned(length, alignment)? };
         let mut pieces = [0; MOST];
         pieces[0] = u32::try_from(length / settings::page()).map_err(|_| Stay::NoMapping)?;
         Ok(Block { address, length, room: length, pieces, count: 1, is_part: false })

@@ -13,17 +13,17 @@
 static SETTINGS: [u8; 512] = *include_bytes!("settings.mark");
 
 /// Read as volatile: the settings are written after the compiler has seen the mark.
-fn byte(at: usize) -> u8 {
+pub fn byte(at: usize) -> u8 {
     // SAFETY: a reference is valid for a read.
     SETTINGS.get(at).map_or(0, |byte| unsafe { core::ptr::read_volatile(byte) })
 }
 
-/// The directory of the files, ended by a zero.
+/// The directory of the files, ended by a zero; for the kernel alone, see `byte`.
 pub fn directory() -> *const u8 {
     SETTINGS.as_ptr()
 }
 
-/// The file of the counts, ended by a zero.
+/// The file of the counts, likewise.
 pub fn counts() -> *const u8 {
     SETTINGS[240..].as_ptr()
 }

@@ -21,10 +21,12 @@ use world::{Said, World, facility};
 /// Not a test: the program, when it is started as one.
 #[test]
 fn program() {
-    let words = |name: &str| std::env::var(name).ok().and_then(|words| {
-        let (name, number) = words.rsplit_once(' ')?;
-        Some((name.to_owned(), number.parse::<u64>().ok()?))
-    });
+    let words = |name: &str| {
+        std::env::var(name).ok().and_then(|words| {
+            let (name, number) = words.rsplit_once(' ')?;
+            Some((name.to_owned(), number.parse::<u64>().ok()?))
+        })
+    };
     if let Some((name, number)) = words("MAJORFAULT_SPILT") {
         spilt::run(&name, number);
     }
@@ -60,6 +62,13 @@ fn any_calls_of_the_family_give_blocks_that_hold_what_is_put_into_them() {
 
         assert!(blocks(&told) > 100 && told["spill"]["stayed"] == Value::Array(Vec::new()), "{told:#}");
     }
+}
+
+#[test]
+fn where_files_have_names_the_names_are_gone_at_once() {
+    let told = spilt("names only", 9);
+
+    assert!(blocks(&told) > 30 && told["spill"]["stayed"] == Value::Array(Vec::new()), "{told:#}");
 }
 
 #[test]
@@ -249,7 +258,9 @@ fn where_no_limit_can_be_set_the_program_runs_with_its_blocks_in_files() {
     let world = World::new();
     let script = "exec head -c 100000000 /dev/zero | sort -S 20M --parallel=1 | wc -c";
 
-    let Some(said) = world.as_nobody(&["run", "--memory", "64m", "--spill", ".", "--", "sh", "-c", script]) else { return };
+    let Some(said) = world.as_nobody(&["run", "--memory", "64m", "--spill", ".", "--", "sh", "-c", script]) else {
+        return;
+    };
 
     assert_eq!((said.output.trim(), said.code), ("100000001", Some(0)), "{}", said.errors);
     assert!(said.errors.contains("no limit of its own, the one that there is holds"), "{}", said.errors);
@@ -299,7 +310,10 @@ fn sort_finishes_only_with_its_buffer_in_files() {
 
 #[test]
 fn numpy_finishes_only_with_its_arrays_in_files() {
-    if !facility("numpy", if World::new().shell("/usr/bin/python3 -c 'import numpy'") { Ok(()) } else { Err(String::new()) }) {
+    if !facility(
+        "numpy",
+        if World::new().shell("/usr/bin/python3 -c 'import numpy'") { Ok(()) } else { Err(String::new()) },
+    ) {
         return;
     }
     let program = "import numpy as n; a = n.arange(9000000.0); b = a[::-1] + a; b.sort(); print(a.sum(), b.sum(), float(a[::7].std()))";
@@ -312,7 +326,8 @@ fn sqlite_finishes_only_with_its_large_values_in_files() {
     if !has("sqlite3") {
         return;
     }
-    let values = "select length(x), substr(x, -9) from (select replace(hex(zeroblob(15000000)), ''00'', ''xyz'') x)".replace("''", "'\\''");
+    let values = "select length(x), substr(x, -9) from (select replace(hex(zeroblob(15000000)), ''00'', ''xyz'') x)"
+        .replace("''", "'\\''");
 
     finishes_only_with_files("32m", "true", &format!("sqlite3 :memory: '{values}'"));
 }

@@ -88,7 +88,8 @@ impl Arm {
 impl Plan {
     fn of(words: &[String]) -> Plan {
         let dir = "/var/tmp".to_owned();
-        let mut plan = Plan { names: Vec::new(), runs: 5, block: 256, limit: 128, dir, busy: 0, help: &[], spill: false };
+        let mut plan =
+            Plan { names: Vec::new(), runs: 5, block: 256, limit: 128, dir, busy: 0, help: &[], spill: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().expect("a value behind the option").clone();
@@ -190,8 +191,7 @@ fn case(plan: &Plan, name: &str, order: &mut Pcg64Mcg) -> Result<Vec<String>, St
 
 /// The line of an arm beside that of swap alone.
 fn line(name: &str, arm: Arm, runs: &[Ran], swap: &[Ran]) -> String {
-    let median =
-        |of: &dyn Fn(&Ran) -> f64| stats::median(&runs.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN);
+    let median = |of: &dyn Fn(&Ran) -> f64| stats::median(&runs.iter().map(of).collect::<Vec<_>>()).unwrap_or(f64::NAN);
     let ratio = |of: &dyn Fn(&Ran) -> f64| {
         let pairs: Vec<(f64, f64)> = runs.iter().zip(swap).map(|(run, swap)| (of(run), of(swap))).collect();
         stats::compare(&pairs).filter(|_| arm != Arm::Swap).map_or("-".to_owned(), told)

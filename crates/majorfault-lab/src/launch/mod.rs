@@ -29,10 +29,10 @@ use majorfault::proc::stat;
 use majorfault::sys::other_process::{OtherProcess, RemoteAdvice};
 use majorfault::{Bytes, Error, Missing, Result};
 use outcome::RunOutcome;
-use spaces::Spaces;
 pub use page::page;
 use preflight::{Remark, SwapWorld};
-use spill::{SpillHome, SpillPlace};
+use spaces::Spaces;
+use spill::{SpillHint, SpillHome, SpillPlace};
 use start::HeldProgram;
 use std::ffi::OsString;
 use std::fs;
@@ -141,7 +141,12 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
 fn spilling(options: &LaunchOptions, name: &str) -> Result<Option<SpillHome>> {
     let Some(place) = &options.spill else { return Ok(None) };
     spill::check_program(&options.program)?;
-    SpillHome::make(name, place, options.memory).map(Some)
+    let home = SpillHome::make(name, place, options.memory)?;
+    if options.help == Help::Nobody {
+        // To compare: what the kernel does by itself.
+        home.hint(SpillHint::Usual)?;
+    }
+    Ok(Some(home))
 }
 
 /// Runs the program where no limit can be set: with its blocks in files it keeps within the one that there is.
@@ -221,7 +226,8 @@ fn prepare(
     spill: Option<&SpillHome>,
 ) -> Result<PreparedProgram> {
     let prepared = prepare_help(options, name, group, spill)?;
-    match spill.filter(|_| prepared.help.is_ok()).map_or(Ok(()), SpillHome::is_advised) {
+    // Who reads ahead by advice wants nothing else read.
+    match spill.filter(|_| prepared.help.is_ok()).map_or(Ok(()), |spill| spill.hint(SpillHint::Single)) {
         Ok(()) => Ok(prepared),
         Err(error) => {
             prepared.held.drop_it();

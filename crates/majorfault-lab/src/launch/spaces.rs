@@ -399,7 +399,10 @@ mod tests {
         let mut spaces = Spaces::default();
         let own = std::process::id();
         spaces.has_waited(own, 4096);
-        let space = |touched| Space { touched, ..Space::new(KernelHands::open(own, None, SpiltRanges::default()).unwrap(), own) };
+        let space = |touched| Space {
+            touched,
+            ..Space::new(KernelHands::open(own, None, SpiltRanges::default()).unwrap(), own)
+        };
         (0..MOST as u32 - 1).for_each(|pid| drop(spaces.spaces.insert(u32::MAX - pid, space(u64::from(pid) + 10))));
 
         spaces.has_waited(std::os::unix::process::parent_id(), 4096);

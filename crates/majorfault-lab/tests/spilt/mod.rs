@@ -26,6 +26,10 @@ pub fn run(name: &str, number: u64) {
         "empties" => empties(),
         "file limit" => file_limit(),
         "shut in" => shut_in(),
+        "names only" => {
+            refuse_nameless_files();
+            family(number, 200);
+        }
         "fills" => fills(number as usize * MIB),
         "waits" => waits(),
         other => panic!("there is no {other}"),
@@ -205,6 +209,10 @@ fn forks() {
 
     // SAFETY: as in `child_of`.
     let child = unsafe { libc::fork() };
+    // Each side keeps its own ends, so that neither waits for one that is gone.
+    let others = if child == 0 { [to[1], from[0]] } else { [to[0], from[1]] };
+    // SAFETY: descriptors that nobody uses afterwards.
+    others.into_iter().for_each(|fd| unsafe { assert_eq!(libc::close(fd), 0) });
     if child == 0 {
         hear(to[0]);
         // The parent has written meanwhile.
@@ -346,6 +354,28 @@ fn shut_in() {
     let after = Held::new(unsafe { libc::malloc(MIB) }, MIB, 2);
     before.resize(8 * MIB);
     [before, after].into_iter().for_each(Held::free);
+}
+
+/// From now on the kernel makes no file without a name, as on some file systems: seccomp(2), by numbers, as no C library's call.
+fn refuse_nameless_files() {
+    let step = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter { code: code as u16, jt, jf, k };
+    let (load, equal, set, end) =
+        (libc::BPF_LD | libc::BPF_W, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_JMP | libc::BPF_JSET, libc::BPF_RET);
+    let mut steps = [
+        step(load, 0, 0, 0),
+        step(equal, 0, 3, libc::SYS_openat as u32),
+        // The third argument.
+        step(load, 0, 0, 32),
+        step(set, 0, 1, (libc::O_TMPFILE & !libc::O_DIRECTORY) as u32),
+        step(end, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EOPNOTSUPP as u32),
+        step(end, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: a live program.
+    unsafe {
+        assert_eq!(libc::syscall(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 1, &raw const program), 0);
+    }
 }
 
 /// Blocks of 4 MiB until there are so many bytes, all of which hold.

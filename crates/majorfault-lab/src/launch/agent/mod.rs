@@ -131,7 +131,9 @@ fn missing(reason: &str, remedy: &str) -> Missing {
 ///
 /// Errors: there is none.
 pub fn base_of_library() -> std::result::Result<PathBuf, Missing> {
-    base_in(&bases()).cloned().map_err(|missing| Missing::new("a library within the program", missing.reason, missing.remedy))
+    base_in(&bases())
+        .cloned()
+        .map_err(|missing| Missing::new("a library within the program", missing.reason, missing.remedy))
 }
 
 fn base_in(bases: &[PathBuf]) -> std::result::Result<&PathBuf, Missing> {
@@ -190,10 +192,9 @@ pub fn remove_left(running: &[String]) {
 fn remove_left_in(bases: &[PathBuf], running: &[String]) {
     let own = rustix::process::geteuid().as_raw();
     for entry in bases.iter().filter_map(|base| fs::read_dir(base).ok()).flatten().flatten() {
-        let is_left = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| run_group::is_left(name) && !running.iter().any(|other| name.strip_suffix(SUFFIX).unwrap_or(name) == other));
+        let is_left = entry.file_name().to_str().is_some_and(|name| {
+            run_group::is_left(name) && !running.iter().any(|other| name.strip_suffix(SUFFIX).unwrap_or(name) == other)
+        });
         // A directory itself and of ours: anybody may write into /tmp.
         let is_ours = || fs::symlink_metadata(entry.path()).is_ok_and(|meta| meta.is_dir() && meta.uid() == own);
         if is_left && is_ours() {

@@ -159,7 +159,11 @@ impl SpillPlace {
         }
         let dir = fs::canonicalize(&self.dir).map_err(|error| Error::io("find the directory", &self.dir, error))?;
         if dir.as_os_str().len() >= AT[1] {
-            return Err(Error::Invalid(format!("--spill {}: the path is longer than {} bytes", dir.display(), AT[1] - 1)));
+            return Err(Error::Invalid(format!(
+                "--spill {}: the path is longer than {} bytes",
+                dir.display(),
+                AT[1] - 1
+            )));
         }
         let told = |error: rustix::io::Errno| Error::io("ask about the file system of", &dir, error);
         let found = statfs(&dir).map_err(told)?;
@@ -192,14 +196,18 @@ fn try_file(dir: &Path) -> Result<()> {
     })?;
     let options = MapOptions { access: Access::Write, ..MapOptions::default() };
     let mapped = Mapping::new(&file, 0, BYTES, &options);
-    mapped.map(drop).map_err(|error| missing(format!("files in {} cannot be mapped: {error}", dir.display()), remedy).into())
+    mapped
+        .map(drop)
+        .map_err(|error| missing(format!("files in {} cannot be mapped: {error}", dir.display()), remedy).into())
 }
 
 fn nameless(dir: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
         Ok(file) => Ok(file.into()),
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) => tempfile::tempfile_in(dir),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::ISDIR | rustix::io::Errno::NOENT) => {
+            tempfile::tempfile_in(dir)
+        }
         Err(error) => Err(error.into()),
     }
 }
@@ -252,12 +260,12 @@ impl SpillHome {
         SharedNumbers::map(&made().map_err(|error| Error::io("make the counts", &counts, error))?, BYTES)
     }
 
-    /// Somebody reads ahead of programs that begin from now on.
+    /// What the kernel is told of the blocks of programs that begin from now on; until then it depends on the device's read-ahead.
     ///
     /// Errors: Io.
-    pub fn is_advised(&self) -> Result<()> {
-        let (library, hint) = (self.library(), [SpillHint::Single as u8]);
-        let write = || OpenOptions::new().write(true).open(&library)?.write_all_at(&hint, (self.mark + AT[4]) as u64);
+    pub fn hint(&self, hint: SpillHint) -> Result<()> {
+        let (library, at) = (self.library(), (self.mark + AT[4]) as u64);
+        let write = || OpenOptions::new().write(true).open(&library)?.write_all_at(&[hint as u8], at);
         write().map_err(|error| Error::io("write the library", &library, error))
     }
 
@@ -335,11 +343,19 @@ pub fn sentences(facts: &SpillFacts) -> Vec<String> {
     let of = match (blocks, processes) {
         (_, 0) => "no process has loaded the library of --spill: it may be static, or of another user".to_owned(),
         (0, _) => format!("no block went into a file: none of {} or more was asked of malloc(3)", size(*from)),
-        _ => format!("in files in {}: {blocks} blocks, {} in all, at most {} of one process at once", dir.display(), size(*bytes), size(*most)),
+        _ => format!(
+            "in files in {}: {blocks} blocks, {} in all, at most {} of one process at once",
+            dir.display(),
+            size(*bytes),
+            size(*most)
+        ),
     };
     let copies = (*forks > 0).then(|| format!("{} were copied for {forks} forks", size(*copied)));
-    let ended = (*ended > 0).then(|| format!("{ended} forked processes were ended, because there was no room for their copies"));
-    let stayed = stayed.iter().map(|it| format!("{} blocks ({}) stayed in memory: {}", it.blocks, size(it.bytes), it.why.name()));
+    let ended = (*ended > 0)
+        .then(|| format!("{ended} forked processes were ended, because there was no room for their copies"));
+    let stayed = stayed
+        .iter()
+        .map(|it| format!("{} blocks ({}) stayed in memory: {}", it.blocks, size(it.bytes), it.why.name()));
     [Some(of), copies, ended].into_iter().flatten().chain(stayed).collect()
 }
 
@@ -383,7 +399,14 @@ mod tests {
     #[test]
     fn what_became_of_blocks_is_told_in_sentences() {
         let stayed = vec![StayedBlocks { why: Stay::NoRoom, blocks: 2, bytes: 9 << 20 }];
-        let facts = SpillFacts { dir: "/d".into(), from: 1 << 20, processes: 3, blocks: 4, bytes: 64 << 20, ..SpillFacts::default() };
+        let facts = SpillFacts {
+            dir: "/d".into(),
+            from: 1 << 20,
+            processes: 3,
+            blocks: 4,
+            bytes: 64 << 20,
+            ..SpillFacts::default()
+        };
         let more = SpillFacts { most: 32 << 20, forks: 5, copied: 6 << 20, ended: 1, stayed, ..facts.clone() };
 
         assert_eq!(
