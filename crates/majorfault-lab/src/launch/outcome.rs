@@ -153,7 +153,10 @@ fn stalls(outcome: &RunOutcome) -> Option<String> {
     let faults = outcome.major_faults.filter(|faults| *faults > 0 && goes_to_disk(outcome))?;
     let stalled =
         outcome.group.stalled_us.map_or(String::new(), |us| format!("; {:.2} s stalled for memory", us as f64 / 1e6));
-    Some(format!("{faults} faults waited for the disk{stalled}"))
+    // The kernel counts the first touch of each page of a file with those that waited.
+    let first =
+        outcome.spill.as_ref().filter(|spill| spill.blocks > 0).map_or("", |_| ", or touched a page of a file first");
+    Some(format!("{faults} faults waited for the disk{first}{stalled}"))
 }
 
 fn killed(outcome: &RunOutcome) -> Option<String> {

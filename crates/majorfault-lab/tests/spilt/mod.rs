@@ -98,6 +98,12 @@ impl Held {
     }
 }
 
+/// A block of malloc(3).
+fn malloc(bytes: usize, seed: u64) -> Held {
+    // SAFETY: a valid call.
+    Held::new(unsafe { libc::malloc(bytes) }, bytes, seed)
+}
+
 /// A size: mostly around what goes into a file, some far from it.
 fn size(draw: &mut Pcg64Mcg) -> usize {
     let most = 1usize << draw.random_range(10..22);
@@ -160,13 +166,12 @@ fn alignments() {
 
 /// Grows in small steps and in large ones, and shrinks.
 fn grow() {
-    // SAFETY: a valid call.
-    let mut held = Held::new(unsafe { libc::malloc(100) }, 100, 5);
+    let mut held = malloc(100, 5);
     let mut wall = Vec::new();
     for step in 1..200 {
         held.resize(step * 100_000);
         // Something that may lie just behind it.
-        wall.push(Held::new(unsafe { libc::malloc(MIB) }, MIB, step as u64));
+        wall.push(malloc(MIB, step as u64));
         wall.truncate(3);
     }
     for bytes in [30 * MIB, 29 * MIB, 9 * MIB, 64 * MIB, 2 * MIB, 700_000, 5000, 3 * MIB, 10] {
@@ -196,8 +201,7 @@ fn child_of(work: impl FnOnce() -> bool) -> i32 {
 fn forks() {
     let mut draw = Pcg64Mcg::new(3);
     let mut blocks: Vec<Held> = (0..12).map(|_| obtain(&mut draw)).collect();
-    // SAFETY: valid calls.
-    blocks.push(Held::new(unsafe { libc::malloc(9 * MIB) }, 9 * MIB, 1));
+    blocks.push(malloc(9 * MIB, 1));
     blocks[12].resize(20 * MIB);
     let (mut to, mut from) = ([0; 2], [0; 2]);
     // SAFETY: places for two descriptors each.
@@ -211,8 +215,10 @@ fn forks() {
     let child = unsafe { libc::fork() };
     // Each side keeps its own ends, so that neither waits for one that is gone.
     let others = if child == 0 { [to[1], from[0]] } else { [to[0], from[1]] };
-    // SAFETY: descriptors that nobody uses afterwards.
-    others.into_iter().for_each(|fd| unsafe { assert_eq!(libc::close(fd), 0) });
+    for fd in others {
+        // SAFETY: a descriptor that nobody uses afterwards.
+        assert_eq!(unsafe { libc::close(fd) }, 0);
+    }
     if child == 0 {
         hear(to[0]);
         // The parent has written meanwhile.
@@ -243,8 +249,7 @@ fn forks() {
 fn many_forks() {
     std::thread::scope(|scope| {
         let others: Vec<_> = (0..2).map(|thread| scope.spawn(move || family(50 + thread, 200))).collect();
-        // SAFETY: a valid call.
-        let mut held = Held::new(unsafe { libc::malloc(5 * MIB) }, 5 * MIB, 8);
+        let mut held = malloc(5 * MIB, 8);
         for round in 0..20 {
             let child = child_of(|| {
                 held.check(held.bytes);
@@ -265,8 +270,7 @@ fn many_forks() {
 
 /// A child that the C library knows nothing of cannot change our blocks.
 fn bare_fork() {
-    // SAFETY: a valid call.
-    let held = Held::new(unsafe { libc::malloc(4 * MIB) }, 4 * MIB, 4);
+    let held = malloc(4 * MIB, 4);
     let mut status = 0;
     // SAFETY: fork(2) by its number: the child writes into a block that it does not have.
     unsafe {
@@ -283,8 +287,7 @@ fn bare_fork() {
 
 /// With a block of so many bytes, of which there is no room for a copy.
 fn no_room_to_fork(bytes: usize) {
-    // SAFETY: a valid call.
-    let held = Held::new(unsafe { libc::malloc(bytes) }, bytes, 4);
+    let held = malloc(bytes, 4);
     assert_eq!(child_of(|| true), libc::SIGKILL);
     held.free();
     assert_eq!(child_of(|| true), 0, "there is nothing to copy");
@@ -292,8 +295,7 @@ fn no_room_to_fork(bytes: usize) {
 
 /// Blocks one after the other, of which the disk has room for some at once; in a child, too.
 fn comes_and_goes() {
-    // SAFETY: a valid call.
-    let block = |mib: usize| Held::new(unsafe { libc::malloc(mib * MIB) }, mib * MIB, mib as u64);
+    let block = |mib: usize| malloc(mib * MIB, mib as u64);
     (0..20).for_each(|_| block(16).free());
     let (large, small) = (block(25), block(1));
     let child = child_of(|| {
@@ -307,8 +309,7 @@ fn comes_and_goes() {
 
 /// No descriptor is needed for what is there.
 fn closes() {
-    // SAFETY: a valid call.
-    let mut held = Held::new(unsafe { libc::malloc(4 * MIB) }, 4 * MIB, 4);
+    let mut held = malloc(4 * MIB, 4);
     // SAFETY: closes descriptors that nobody here uses afterwards.
     unsafe { assert_eq!(libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0), 0) };
     held.check(held.bytes);
@@ -321,8 +322,7 @@ fn closes() {
 
 /// Memory that a program gives up reads as zeros.
 fn empties() {
-    // SAFETY: a valid call.
-    let held = Held::new(unsafe { libc::malloc(4 * MIB) }, 4 * MIB, 4);
+    let held = malloc(4 * MIB, 4);
     let (from, bytes) = (2 * PAGE, MIB);
     // SAFETY: whole pages within the block.
     unsafe {
@@ -341,17 +341,16 @@ fn file_limit() {
     let limit = libc::rlimit { rlim_cur: 2 * MIB as u64, rlim_max: 2 * MIB as u64 };
     // SAFETY: a live value.
     unsafe { assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0) };
-    // SAFETY: valid calls.
-    let [small, large] = [MIB, 4 * MIB].map(|bytes| Held::new(unsafe { libc::malloc(bytes) }, bytes, 1));
+    let [small, large] = [MIB, 4 * MIB].map(|bytes| malloc(bytes, 1));
     [small, large].into_iter().for_each(Held::free);
 }
 
 /// A process that gives up the right to more is left alone from then on.
 fn shut_in() {
-    // SAFETY: valid calls.
-    let mut before = Held::new(unsafe { libc::malloc(MIB) }, MIB, 1);
+    let mut before = malloc(MIB, 1);
+    // SAFETY: gives up rights of this process alone.
     unsafe { assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0) };
-    let after = Held::new(unsafe { libc::malloc(MIB) }, MIB, 2);
+    let after = malloc(MIB, 2);
     before.resize(8 * MIB);
     [before, after].into_iter().for_each(Held::free);
 }
@@ -380,16 +379,14 @@ fn refuse_nameless_files() {
 
 /// Blocks of 4 MiB until there are so many bytes, all of which hold.
 fn fills(bytes: usize) {
-    // SAFETY: valid calls.
-    let block = |seed: usize| Held::new(unsafe { libc::malloc(4 * MIB) }, 4 * MIB, seed as u64);
+    let block = |seed: usize| malloc(4 * MIB, seed as u64);
     let all: Vec<Held> = (0..bytes / (4 * MIB)).map(block).collect();
     all.into_iter().for_each(Held::free);
 }
 
 /// Has a block, says so, and waits to be killed.
 fn waits() {
-    // SAFETY: a valid call.
-    let held = Held::new(unsafe { libc::malloc(16 * MIB) }, 16 * MIB, 4);
+    let held = malloc(16 * MIB, 4);
     std::fs::write("begun", "").unwrap();
     while Path::new("begun").exists() {
         std::thread::sleep(std::time::Duration::from_millis(20));
