@@ -209,6 +209,7 @@ fn forks() {
     let mut byte = 0u8;
     // SAFETY: a place for one byte, and descriptors of ours.
     let tell = |fd: i32| unsafe { assert_eq!(libc::write(fd, [1u8].as_ptr().cast(), 1), 1) };
+    // SAFETY: as above.
     let mut hear = |fd: i32| unsafe { assert_eq!(libc::read(fd, (&raw mut byte).cast(), 1), 1) };
 
     // SAFETY: as in `child_of`.
