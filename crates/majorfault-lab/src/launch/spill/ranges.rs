@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_shared_mappings_of_files_without_names_in_the_directory_are_blocks() {
-        assert_eq!(ranges(MAPS, "/var/tmp/"), [0x7_f2a1_0000..0x7_f2a1_4000]);
+        assert_eq!(ranges(MAPS, "/var/tmp/"), vec![0x7_f2a1_0000..0x7_f2a1_4000]);
         assert_eq!(ranges(MAPS, "/home/"), []);
     }
 
