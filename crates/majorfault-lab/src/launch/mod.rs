@@ -256,8 +256,11 @@ fn prepare_help(
         Ok(faults) => faults,
         Err(missing) => return unhelped(held, process, missing.to_string()),
     };
-    let Err(refused) = rights(&process) else {
-        return Ok(PreparedProgram { held, process, help: Ok((faults, None)) });
+    let refused = match rights(&process) {
+        Ok(()) if spill.is_none() => return Ok(PreparedProgram { held, process, help: Ok((faults, None)) }),
+        // Pages of files count as memory of who reads them in: read in by us, they would not be within the limit.
+        Ok(()) => "advice about files has to come from within".to_owned(),
+        Err(refused) => refused.to_string(),
     };
     match preloadable(&options.program).map_err(Error::from).and_then(|()| AgentHome::make(name)) {
         Ok(home) => {
