@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Programs of the distribution with and without the agent: the same exit code, outputs and files.
+"""Programs of the distribution with and without the agent, or with blocks in files: the same exit code, outputs and files.
 
-    tools/agent-programs.py [--command target/debug/majorfault] [--plant] [NAME...]
+    tools/agent-programs.py [--command target/debug/majorfault] [--plant] [--spill DIR] [NAME...]
 
 Each task of tools/agent-programs.txt runs three times in a fresh directory under `majorfault run`: twice limited only, and once with
---agent. What differs between the first two is no task to compare by, and is listed apart. --plant adds two tasks that must differ, so that
+--agent, or with --spill DIR and blocks of 64 KiB or more in files. What differs between the first two is no task to compare by, and is listed apart. --plant adds two tasks that must differ, so that
 this check is checked. Needs the right to limit memory (root); nothing is installed, and programs that are not here are listed.
 """
 
@@ -20,7 +20,10 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORK = "/var/tmp/majorfault-agent-programs"
-PLANTS = [("plant-variable", "echo $LD_PRELOAD | wc -c"), ("plant-thread", "ls /proc/self/task | wc -l")]
+PLANTS = {
+    "the agent": [("plant-variable", "echo $LD_PRELOAD | wc -c"), ("plant-thread", "ls /proc/self/task | wc -l")],
+    "blocks in files": [("plant-variable", "echo $LD_PRELOAD | wc -c"), ("plant-mapping", "grep -c majorfault_spill /proc/self/maps")],
+}
 PROGRAM = '#include <stdio.h>\n#include <stdlib.h>\n#define _(x) x\nint main(int argc, char **argv) {\n  int n = argc > 1 ? atoi(argv[1]) : 2, s = 0;\n  for (int i = 0; i < n; i++) s += i * i;\n  printf(_("%d\\n"), s);\n  return 0;\n}\n'
 ASSEMBLY = ".globl _start\n_start:\n  mov $60, %eax\n  mov $42, %edi\n  syscall\n"
 JAVA = """public class Hello {
@@ -82,7 +85,7 @@ def run(command, task, way):
     make_world()
     # The same for all, whoever starts this.
     variables = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": WORK, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
-    limited = [command, "run", "--memory", "2g", "-q", way, "--", "sh", "-c", task]
+    limited = [command, "run", "--memory", "2g", "-q", *way, "--", "sh", "-c", task]
     try:
         done = subprocess.run(limited, cwd=WORK, env=variables, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
     except subprocess.TimeoutExpired:
@@ -115,14 +118,19 @@ def main():
     parser.add_argument("--command", default=os.path.join(HERE, "../target/debug/majorfault"))
     parser.add_argument("--list", default=os.path.join(HERE, "agent-programs.txt"))
     parser.add_argument("--plant", action="store_true", help="add tasks that must differ")
+    parser.add_argument("--spill", metavar="DIR", help="with blocks in files there, instead of the agent")
     parser.add_argument("names", nargs="*", help="only these programs")
     given = parser.parse_args()
     command = os.path.abspath(given.command)
     chosen, left_out = tasks(given.list, given.names)
     different, failed = [], 0
-    print("| program | exit code | output, bytes | errors, bytes | with the agent |\n| --- | --- | --- | --- | --- |", flush=True)
-    for name, task in chosen + (PLANTS if given.plant else []):
-        first, second, helped = (run(command, task, way) for way in ("--no-advice", "--no-advice", "--agent"))
+    plain = ["--no-advice"]
+    way = ["--spill", given.spill, "--spill-from", "64k"] if given.spill else ["--agent"]
+    what = "blocks in files" if given.spill else "the agent"
+    plants = PLANTS[what] if given.plant else []
+    print(f"| program | exit code | output, bytes | errors, bytes | with {what} |\n| --- | --- | --- | --- | --- |", flush=True)
+    for name, task in chosen + plants:
+        first, second, helped = (run(command, task, options) for options in (plain, plain, way))
         unsteady = [part for part in first if first[part] != second.get(part)]
         if unsteady:
             left_out.append((name, f"differs by itself: {', '.join(unsteady)}"))
@@ -134,7 +142,7 @@ def main():
             different.append((name, [(part, first[part], helped.get(part)) for part in wrong if part != "files"]))
         print(f"| `{name}` | {first['exit code']} | {len(first.get('output', b''))} | {len(first.get('errors', b''))} | {told} |", flush=True)
     shutil.rmtree(WORK, ignore_errors=True)
-    compared = len(chosen) + len(PLANTS) * given.plant - sum(why.startswith("differs") for _, why in left_out)
+    compared = len(chosen) + len(plants) - sum(why.startswith("differs") for _, why in left_out)
     print(f"\n{compared} tasks compared, {len(different)} differ; {failed} did not start")
     for name, parts in different:
         for part, without, with_agent in parts:

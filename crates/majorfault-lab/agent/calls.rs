@@ -1,4 +1,4 @@
-//! The system calls of the agent, without any C library (x86-64).
+//! The system calls of the agent, and of the library of blocks in files, without any C library (x86-64).
 
 use core::arch::{asm, global_asm};
 
@@ -24,17 +24,25 @@ global_asm!(
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Call {
+    Write = 1,
     Close = 3,
+    Fstat = 5,
     Mmap = 9,
+    Munmap = 11,
     RtSigprocmask = 14,
+    Ioctl = 16,
+    Pwrite64 = 18,
     SchedYield = 24,
+    Mremap = 25,
     Madvise = 28,
     Getpid = 39,
     Clone = 56,
     Exit = 60,
+    Kill = 62,
     Fchmod = 91,
     Prctl = 157,
     Futex = 202,
+    ExitGroup = 231,
     Tgkill = 234,
     Openat = 257,
     Unlinkat = 263,
@@ -53,7 +61,7 @@ pub const PAGE_OUT: u64 = 21;
 pub const SET_NAME: u64 = 15;
 
 /// AT_FDCWD; our paths are absolute.
-const HERE: u64 = -100i64 as u64;
+pub const HERE: u64 = -100i64 as u64;
 const FUTEX_WAIT: u64 = 0;
 const FUTEX_WAKE: u64 = 1;
 

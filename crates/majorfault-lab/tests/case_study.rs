@@ -71,6 +71,7 @@ fn a_genome_that_does_not_fit_is_indexed_and_aligned_to_with_the_same_output() {
     let has_swap = records.iter().any(|record| record["outcome"]["missing"]["what"] == "a machine without swap");
     if facility("a machine without swap", if has_swap { Err("it has swap".to_owned()) } else { Ok(()) }) {
         assert_eq!(ends(&world, "index, no-swap, 75 %"), BTreeSet::from([0]));
+        assert_eq!(ends(&world, "index, spill, 75 %"), BTreeSet::from([1]));
     }
     assert!(files["ours"].as_str().is_some_and(|ours| ours.is_empty() || ours.starts_with("2.7")), "{files:#}");
     for record in records.iter().filter(|record| record["figures"]["finished"] == 0) {

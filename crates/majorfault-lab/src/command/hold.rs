@@ -8,9 +8,9 @@ use std::path::PathBuf;
 /// Stop, and become a program when going on.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A library that the program loads, behind those that it loads anyway.
+    /// Libraries that the program loads, behind those that it loads anyway.
     #[arg(long)]
-    preload: Option<PathBuf>,
+    preload: Vec<PathBuf>,
     /// The program and its arguments.
     #[arg(last = true, required = true)]
     program: Vec<OsString>,
@@ -18,7 +18,7 @@ pub struct Args {
 
 /// Runs the subcommand; returns only where it failed.
 pub fn run(args: Args) -> Exit {
-    let (error, code) = start::become_held(&args.program, args.preload.as_deref());
+    let (error, code) = start::become_held(&args.program, &args.preload);
     eprintln!("majorfault: {error}");
     Exit::Program(code)
 }

@@ -49,7 +49,7 @@ pub struct ProgramOptions {
     /// FILES named before it are those that it reads; without any, its arguments that are files
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = OF_METHODS, help_heading = "A program of your own")]
     pub program: Vec<OsString>,
-    /// A way of running the program: untouched, assist, trace or load; may be repeated [default: all]
+    /// A way of running the program: untouched, assist, trace, load, random, no-random or huge; may be repeated [default: all but the last two]
     #[arg(long, value_name = "NAME", requires = "program", help_heading = "A program of your own")]
     pub way: Vec<String>,
     /// A command of the shell before each run, outside the clock
@@ -139,7 +139,7 @@ fn turns(options: &ProgramOptions, conditions: &Conditions, task: &Task) -> Resu
     let mut turns = vec![of(ways::ALL[0], conditions.memory)];
     let mut refused = Vec::new();
     match options.way.as_slice() {
-        [] => turns.extend(ways::ALL.iter().skip(1).map(|way| of(way, conditions.memory))),
+        [] => turns.extend(ways::ALL.iter().skip(1).filter(|way| way.is_usual).map(|way| of(way, conditions.memory))),
         names => {
             for name in names.iter().filter(|name| *name != ways::ALL[0].name) {
                 turns.push(of(ways::named(name)?, conditions.memory));

@@ -2,10 +2,12 @@
 
 use crate::command::Exit;
 use crate::launch::document::document;
+use crate::launch::map_policy::MapPolicy;
 use crate::launch::outcome::{RunOutcome, print};
 use crate::launch::preflight::Remark;
+use crate::launch::spill::{SpillPlace, USUAL_FROM};
 use crate::launch::swap_file::SwapPlace;
-use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch, page};
+use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch, launch_with_policy, page};
 use crate::outputs::{Force, Kind, Output, Outputs};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -33,24 +35,36 @@ program has not begun; 126 the program cannot be started; 127 there is no such p
 )]
 pub struct Args {
     /// The most memory that the program and all that it starts may have, page cache included
-    #[arg(long, value_name = "SIZE")]
-    memory: Bytes,
+    #[arg(long, value_name = "SIZE", required_unless_present = "map_policy")]
+    memory: Option<Bytes>,
     /// Make a swap file in this directory for the run, use it, and remove it at the end (root); of four times the memory, at most half of
     /// what is free there, unless a size follows
-    #[arg(long, value_name = "DIR[:SIZE]")]
+    #[arg(long, value_name = "DIR[:SIZE]", requires = "memory")]
     swap_file: Option<SwapPlace>,
+    /// Put large blocks of memory (malloc and its family) into files without names in this directory: for programs that would be killed,
+    /// because there is no swap and no right to make any. Slower than swap, and nothing for programs that map memory themselves. Where
+    /// no limit can be set the one that there is holds
+    #[arg(long, value_name = "DIR", requires = "memory")]
+    spill: Option<PathBuf>,
+    /// The least block that goes into a file
+    #[arg(long, value_name = "SIZE", requires = "spill", default_value_t = USUAL_FROM)]
+    spill_from: Bytes,
+    /// One policy for all files that the program maps, whatever it asks for itself: advised right after each mmap(2) by a preloaded library.
+    /// It needs no right; without --memory nothing else is done
+    #[arg(long, value_name = "POLICY")]
+    map_policy: Option<MapPolicy>,
     /// Only limit the program, without help: to compare
-    #[arg(long)]
+    #[arg(long, requires = "memory")]
     no_advice: bool,
     /// Help the program from within, by a preloaded agent, and not from outside; else it does not begin. Without this the agent helps only
     /// where advice from outside is refused
-    #[arg(long, conflicts_with = "no_advice")]
+    #[arg(long, conflicts_with = "no_advice", requires = "memory")]
     agent: bool,
     /// Print the outcome as JSON, on standard error
-    #[arg(long)]
+    #[arg(long, requires = "memory")]
     json: bool,
     /// Write an HTML page about the run: memory over time, phases, where it waited and was helped, how near it came to being killed
-    #[arg(long, value_name = "PAGE.html")]
+    #[arg(long, value_name = "PAGE.html", requires = "memory")]
     report: Option<PathBuf>,
     #[command(flatten)]
     force: Force,
@@ -67,7 +81,20 @@ const PASSED: [i32; 4] = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Exit {
-    let Args { memory, swap_file, no_advice, agent, json, report, force, quiet, program } = args;
+    let Args {
+        memory,
+        swap_file,
+        spill,
+        spill_from,
+        map_policy,
+        no_advice,
+        agent,
+        json,
+        report,
+        force,
+        quiet,
+        program,
+    } = args;
     let told = match (json, quiet) {
         (true, _) => Told::Nothing,
         (_, true) => Told::Wrong,
@@ -91,7 +118,9 @@ pub fn run(args: Args) -> Exit {
         (_, true) => Help::Agent,
         _ => Help::AsItCan,
     };
-    let options = LaunchOptions { program, memory, swap: swap_file, help };
+    let spill = spill.map(|dir| SpillPlace { dir, from: spill_from });
+    let Some(memory) = memory else { return with_policy(&program, map_policy, &mut company) };
+    let options = LaunchOptions { program, memory, swap: swap_file, spill, map_policy, help };
     match launch(&options, &mut company) {
         Ok(outcome) => {
             let mut text = Vec::new();
@@ -107,6 +136,19 @@ pub fn run(args: Args) -> Exit {
             }
             Exit::Program(outcome.code)
         }
+        Err(error) => {
+            eprintln!("majorfault: {error}");
+            Exit::Program(OWN_FAILURE)
+        }
+    }
+}
+
+/// Runs the program with a policy for its mappings alone.
+fn with_policy(program: &[OsString], policy: Option<MapPolicy>, company: &mut Company) -> Exit {
+    // The options demand one of the two.
+    let Some(policy) = policy else { return Exit::Program(OWN_FAILURE) };
+    match launch_with_policy(program, policy, company) {
+        Ok(outcome) => Exit::Program(outcome.code),
         Err(error) => {
             eprintln!("majorfault: {error}");
             Exit::Program(OWN_FAILURE)

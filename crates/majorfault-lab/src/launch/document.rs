@@ -4,6 +4,7 @@ use super::call_sites::FunctionOfRun;
 use super::diary::{DiaryBin, RunDiary, RunPhase};
 use super::outcome::RunOutcome;
 use super::spaces::AgentFacts;
+use super::spill::{SpillFacts, StayedBlocks};
 use super::whereabouts::HelpedPlace;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -29,7 +30,7 @@ struct RunJson {
     exit_code: u8,
     /// From its first instruction to its end.
     length_ns: u64,
-    /// Its limit.
+    /// Its limit; 0 where none could be set, and its blocks are in files.
     limit_bytes: u64,
     /// The most memory that its group had.
     peak_bytes: Option<u64>,
@@ -59,6 +60,8 @@ struct RunJson {
     advised: AdvisedJson,
     /// How it went with agents within processes, where these gave the advice.
     agents: AgentsJson,
+    /// Its blocks in files; null where none were wanted.
+    spill: Option<SpillJson>,
     /// How it stood with memory, one stretch after the other.
     phases: Vec<PhaseJson>,
     /// Where it waited, and was helped; most waits first.
@@ -129,6 +132,39 @@ struct AgentsJson {
     lost: u64,
     /// Times that one was behind, and orders were left out.
     late: u64,
+}
+
+/// Large blocks of memory in files (`--spill`).
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct SpillJson {
+    /// Where they were.
+    directory: String,
+    /// The least block that goes there.
+    from_bytes: u64,
+    /// Processes that had the library.
+    processes: u64,
+    blocks: u64,
+    /// In all, whether at once or not.
+    bytes: u64,
+    /// The most of one process at once.
+    most_bytes: u64,
+    /// Forks for which blocks were copied.
+    forks: u64,
+    copied_bytes: u64,
+    /// Forked processes that were ended, because there was no room for their copies.
+    ended: u64,
+    /// Large blocks that stayed in memory.
+    stayed: Vec<StayedJson>,
+}
+
+/// Large blocks that stayed in memory, for one reason.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct StayedJson {
+    why: String,
+    blocks: u64,
+    bytes: u64,
 }
 
 /// A stretch of the run.
@@ -241,6 +277,7 @@ impl RunJson {
             },
             advised: AdvisedJson::of(supervised.advised, |bytes| bytes),
             agents: AgentsJson::of(supervised.agents),
+            spill: outcome.spill.as_ref().map(SpillJson::of),
             phases: outcome.phases().iter().map(PhaseJson::of).collect(),
             places: supervised.by_waits().into_iter().map(PlaceJson::of).collect(),
             functions: supervised.functions.iter().map(FunctionJson::of).collect(),
@@ -268,6 +305,31 @@ impl AdvisedJson {
 impl AgentsJson {
     fn of(AgentFacts { met, without, lost, late }: AgentFacts) -> AgentsJson {
         AgentsJson { met, without, lost, late }
+    }
+}
+
+impl SpillJson {
+    fn of(facts: &SpillFacts) -> SpillJson {
+        let SpillFacts { dir, from, processes, blocks, bytes, most, forks, copied, ended, stayed } = facts;
+        SpillJson {
+            directory: dir.display().to_string(),
+            from_bytes: *from,
+            processes: *processes,
+            blocks: *blocks,
+            bytes: *bytes,
+            most_bytes: *most,
+            forks: *forks,
+            copied_bytes: *copied,
+            ended: *ended,
+            stayed: stayed.iter().map(StayedJson::of).collect(),
+        }
+    }
+}
+
+impl StayedJson {
+    fn of(stayed: &StayedBlocks) -> StayedJson {
+        let StayedBlocks { why, blocks, bytes } = *stayed;
+        StayedJson { why: why.name().to_owned(), blocks, bytes }
     }
 }
 

@@ -4,6 +4,7 @@ use super::call_sites::FunctionOfRun;
 use super::diary::RunPhase;
 use super::preflight::Remark;
 use super::spaces::AgentFacts;
+use super::spill::{self, SpillFacts};
 use super::supervisor::Supervised;
 use super::whereabouts::HelpedPlace;
 use crate::place::reprieve::Raised;
@@ -22,7 +23,7 @@ pub struct RunOutcome {
     pub code: u8,
     /// From its first instruction to its end.
     pub took: Duration,
-    /// Its limit.
+    /// Its limit; 0 where none could be set, and its blocks are in files.
     pub limit: Bytes,
     /// What its group has come to.
     pub group: GroupFacts,
@@ -38,6 +39,8 @@ pub struct RunOutcome {
     pub lost_swap: bool,
     /// What was to be said before it began.
     pub remarks: Vec<Remark>,
+    /// What became of its blocks, where they went into files.
+    pub spill: Option<SpillFacts>,
     /// Why it was not helped, where it was not.
     pub unhelped: Option<String>,
     /// Whether processes that it started run on.
@@ -57,6 +60,7 @@ pub fn nearness(outcome: &RunOutcome) -> Vec<String> {
     let Raised { times, most_bytes, reclaims, .. } = outcome.group.raised;
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64 * 100.0;
     let swap = match outcome.free_swap {
+        0 if outcome.spill.is_some() => "there was no swap: what is not in files cannot leave memory".to_owned(),
         0 => "there was no swap: at the limit it is killed".to_owned(),
         free => format!("swap: {} of {} that were free, {:.0} %", size(swapped), size(free), share(swapped, free)),
     };
@@ -95,10 +99,14 @@ pub fn sentences(outcome: &RunOutcome) -> Vec<String> {
         more(outcome),
         goes_on(outcome),
     ];
-    all.into_iter().flatten().collect()
+    let spill = outcome.spill.iter().flat_map(spill::sentences);
+    all.into_iter().flatten().chain(spill).collect()
 }
 
 fn memory(outcome: &RunOutcome) -> String {
+    if outcome.limit.0 == 0 {
+        return format!("memory: without a limit of its own; {:.2} s", outcome.took.as_secs_f64());
+    }
     let peak = outcome.group.peak.map_or("unknown".to_owned(), size);
     let swapped = match outcome.supervised.swapped {
         0 => "nothing was swapped out".to_owned(),
@@ -118,11 +126,11 @@ fn raised(outcome: &RunOutcome) -> Option<String> {
 fn helped(outcome: &RunOutcome) -> Option<String> {
     let advised = &outcome.supervised.advised;
     // Why it was not helped was told before it began.
-    if outcome.supervised.swapped == 0 || outcome.unhelped.is_some() {
+    if !goes_to_disk(outcome) || outcome.unhelped.is_some() {
         return None;
     }
     if advised.fetched == 0 {
-        return Some("no order was found in what it needed from swap, so nothing was read ahead".to_owned());
+        return Some("no order was found in what it needed from disk, so nothing was read ahead".to_owned());
     }
     let used = advised.used as f64 / advised.fetched as f64 * 100.0;
     let behind = match advised.paged_out {
@@ -130,6 +138,11 @@ fn helped(outcome: &RunOutcome) -> Option<String> {
         bytes => format!("; paged out behind {}, of which {} came back too soon", size(bytes), size(advised.came_back)),
     };
     Some(format!("read ahead of {} streams: {}, {used:.0} % used{behind}", advised.streams, size(advised.fetched)))
+}
+
+/// Whether memory of it was on a disk.
+fn goes_to_disk(outcome: &RunOutcome) -> bool {
+    outcome.supervised.swapped > 0 || outcome.spill.as_ref().is_some_and(|spill| spill.blocks > 0)
 }
 
 fn by_agents(outcome: &RunOutcome) -> Option<String> {
@@ -145,10 +158,13 @@ fn by_agents(outcome: &RunOutcome) -> Option<String> {
 }
 
 fn stalls(outcome: &RunOutcome) -> Option<String> {
-    let faults = outcome.major_faults.filter(|faults| *faults > 0 && outcome.supervised.swapped > 0)?;
+    let faults = outcome.major_faults.filter(|faults| *faults > 0 && goes_to_disk(outcome))?;
     let stalled =
         outcome.group.stalled_us.map_or(String::new(), |us| format!("; {:.2} s stalled for memory", us as f64 / 1e6));
-    Some(format!("{faults} faults waited for the disk{stalled}"))
+    // The kernel counts the first touch of each page of a file with those that waited.
+    let first =
+        outcome.spill.as_ref().filter(|spill| spill.blocks > 0).map_or("", |_| ", or touched a page of a file first");
+    Some(format!("{faults} faults waited for the disk{first}{stalled}"))
 }
 
 /// The functions that waited most.
@@ -165,6 +181,9 @@ fn killed(outcome: &RunOutcome) -> Option<String> {
     let remedy = match () {
         () if outcome.lost_swap => {
             "swap was taken away while it ran (swapoff): leave it on, or give the program more memory"
+        }
+        () if outcome.free_swap == 0 && outcome.spill.is_some() => {
+            "what it has beside its blocks in files did not fit: give it more memory, or put smaller blocks into files (--spill-from)"
         }
         () if outcome.free_swap == 0 => "there was no swap: as root, --swap-file DIR makes one for the run",
         () if outcome.supervised.swapped + (64 << 20) > outcome.free_swap => {

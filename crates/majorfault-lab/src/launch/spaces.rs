@@ -4,6 +4,7 @@ use super::agent::ring::AgentAdvice;
 use super::agent::{AgentHome, AgentLink, Taken};
 use super::call_sites::{CallSites, FunctionOfRun, SitesOfRun, functions};
 use super::hunt::Hunt;
+use super::spill::ranges::SpiltRanges;
 use super::streams::{Advised, Hands, Straits, Streams};
 use super::whereabouts::{PlacesOfRun, Whereabouts};
 use crate::watch::has_ended;
@@ -13,12 +14,16 @@ use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 /// Address spaces that are advised at once.
 const MOST: usize = 256;
 
 /// Bit of an entry of /proc/PID/pagemap: the page is swapped out.
 const SWAPPED: u64 = 1 << 62;
+
+/// The same of one that is mapped.
+const PRESENT: u64 = 1 << 63;
 
 /// Who gives advice to the kernel.
 enum Giver {
@@ -30,7 +35,10 @@ enum Giver {
 
 /// What stands behind advice in the kernel.
 pub struct KernelHands {
+    pid: u32,
     pagemap: File,
+    /// Its blocks in files: what is not mapped there counts as swapped out.
+    spilt: SpiltRanges,
     giver: Giver,
     page: u64,
     bytes: Vec<u8>,
@@ -44,7 +52,7 @@ pub struct KernelHands {
 }
 
 impl KernelHands {
-    fn open(pid: u32, home: Option<&AgentHome>) -> io::Result<KernelHands> {
+    fn open(pid: u32, home: Option<&AgentHome>, spilt: SpiltRanges) -> io::Result<KernelHands> {
         // The process first: should its number mean another one by now, its pages are that other's as well.
         let giver = match home {
             None => Giver::Us(OtherProcess::open(pid)?),
@@ -53,7 +61,9 @@ impl KernelHands {
         let pagemap = File::open(format!("/proc/{pid}/pagemap"))?;
         let page = rustix::param::page_size() as u64;
         Ok(KernelHands {
+            pid,
             pagemap,
+            spilt,
             giver,
             page,
             bytes: Vec::new(),
@@ -116,8 +126,14 @@ impl Hands for KernelHands {
         self.bytes.resize(count * 8, 0);
         let length = self.pagemap.read_at(&mut self.bytes, first * 8).unwrap_or(0);
         let entries = self.bytes[..length].chunks_exact(8);
+        let entries = entries.map(|entry| u64::from_ne_bytes(std::array::from_fn(|at| entry[at])));
+        let spilt = self.spilt.around(self.pid, first).unwrap_or_default();
+        let is_out = |(page, entry)| match spilt.contains(&page) {
+            true => entry & PRESENT == 0,
+            false => entry & SWAPPED != 0,
+        };
         self.answer.clear();
-        self.answer.extend(entries.map(|entry| u64::from_ne_bytes(std::array::from_fn(|at| entry[at])) & SWAPPED != 0));
+        self.answer.extend((first..).zip(entries).map(is_out));
         &self.answer
     }
 
@@ -157,6 +173,8 @@ impl Space {
 pub struct Spaces<'h> {
     /// Where the agents are, where advice is given by these.
     home: Option<&'h AgentHome>,
+    /// Where blocks in files are, where there are any.
+    spill: Option<PathBuf>,
     agents: AgentFacts,
     without: HashSet<u32>,
     spaces: HashMap<u32, Space>,
@@ -182,9 +200,9 @@ pub struct Touch {
 }
 
 impl<'h> Spaces<'h> {
-    /// Advised by the agents of this home, where one is given.
-    pub fn by(home: Option<&'h AgentHome>) -> Spaces<'h> {
-        Spaces { home, ..Spaces::default() }
+    /// Advised by the agents of this home, where one is given; with blocks in files in this directory, where one is given.
+    pub fn by(home: Option<&'h AgentHome>, spill: Option<PathBuf>) -> Spaces<'h> {
+        Spaces { home, spill, ..Spaces::default() }
     }
 
     /// A fault of the process began. In `straits`, `most_ahead` is of all address spaces together.
@@ -262,7 +280,7 @@ impl<'h> Spaces<'h> {
             return None;
         }
         if !self.spaces.contains_key(&process) {
-            let Ok(hands) = KernelHands::open(process, self.home) else {
+            let Ok(hands) = KernelHands::open(process, self.home, SpiltRanges::of(self.spill.clone())) else {
                 // Whoever has ended had one, or needs none any more.
                 self.without.extend((self.home.is_some() && !has_ended(process)).then_some(process));
                 self.refused.insert(process);
@@ -355,7 +373,7 @@ mod tests {
         while !has_ended(ended.id()) {
             std::thread::yield_now();
         }
-        let mut spaces = Spaces::by(Some(&home));
+        let mut spaces = Spaces::by(Some(&home), None);
 
         spaces.has_waited(ended.id(), PAGE_1);
         assert_eq!(spaces.agents().without, 0);
@@ -395,7 +413,7 @@ mod tests {
 
     #[test]
     fn pages_of_this_process_are_not_swapped_and_those_beyond_are_not_known() {
-        let mut hands = KernelHands::open(std::process::id(), None).unwrap();
+        let mut hands = KernelHands::open(std::process::id(), None, SpiltRanges::default()).unwrap();
         let here = &raw const hands as u64 / hands.page;
 
         assert_eq!(hands.swapped(here, 1), [false]);
@@ -407,7 +425,10 @@ mod tests {
         let mut spaces = Spaces::default();
         let own = std::process::id();
         spaces.has_waited(own, PAGE_1);
-        let space = |touched| Space { touched, ..Space::new(KernelHands::open(own, None).unwrap(), own) };
+        let space = |touched| Space {
+            touched,
+            ..Space::new(KernelHands::open(own, None, SpiltRanges::default()).unwrap(), own)
+        };
         (0..MOST as u32 - 1).for_each(|pid| drop(spaces.spaces.insert(u32::MAX - pid, space(u64::from(pid) + 10))));
 
         spaces.has_waited(std::os::unix::process::parent_id(), PAGE_1);

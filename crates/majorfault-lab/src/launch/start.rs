@@ -1,7 +1,7 @@
 //! Starting the program: a process that stops itself, is put under its limit and prepared to be looked at, and then becomes the program.
 //!
 //! So nothing of the program runs before it is where it belongs, and it is given nothing by us: no file, no signal, and a variable only
-//! where the agent is to be preloaded.
+//! where a library is to be preloaded.
 
 use super::agent::preload;
 use crate::place::child::die_with_parent;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 
 /// Exit codes as env(1) has them: the program cannot be started, or is not there.
@@ -23,14 +23,14 @@ pub struct HeldProgram {
     child: Child,
 }
 
-/// Starts it, and waits until it holds. The program will load this library, where one is given.
+/// Starts it, and waits until it holds. The program will load these libraries.
 ///
 /// Errors: Io (no process can be started), Invalid (it ended instead).
-pub fn hold(program: &[OsString], library: Option<&Path>) -> Result<HeldProgram> {
+pub fn hold(program: &[OsString], libraries: &[PathBuf]) -> Result<HeldProgram> {
     let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
     let mut command = Command::new(&own);
     command.arg("hold");
-    if let Some(library) = library {
+    for library in libraries {
         command.arg("--preload").arg(library);
     }
     let child = command.arg("--").args(program).spawn();
@@ -73,7 +73,7 @@ impl HeldProgram {
 }
 
 /// Stops this process, and becomes the program when it goes on. Returns, with the exit code, only where that failed.
-pub fn become_held(program: &[OsString], library: Option<&Path>) -> (Error, u8) {
+pub fn become_held(program: &[OsString], libraries: &[PathBuf]) -> (Error, u8) {
     // Until then nobody but the parent can let it go on.
     die_with_parent();
     let stopped = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
@@ -86,8 +86,8 @@ pub fn become_held(program: &[OsString], library: Option<&Path>) -> (Error, u8) 
         return (Error::Invalid("no program is named".to_owned()), super::OWN_FAILURE);
     };
     let mut command = Command::new(name);
-    if let Some(library) = library {
-        command.env("LD_PRELOAD", preload(library, std::env::var_os("LD_PRELOAD")));
+    if !libraries.is_empty() {
+        command.env("LD_PRELOAD", preload(libraries, std::env::var_os("LD_PRELOAD")));
     }
     let error = command.args(arguments).exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { CANNOT_START };

@@ -1,6 +1,5 @@
 //! From a program's start to its end, beside it: memory is looked at, then faults, then advice is given.
 
-use super::agent::AgentHome;
 use super::attention::{Attention, Level, Noticed};
 use super::call_sites::FunctionOfRun;
 use super::diary::{DiaryEntry, RunDiary};
@@ -80,12 +79,12 @@ struct MemoryState {
 }
 
 impl<'g> Supervisor<'g> {
-    /// One that helps by `faults`, where there are any, and by the agents of this home, where one is given.
-    pub fn new(group: &'g mut RunGroup, faults: Option<ProgramFaults>, home: Option<&'g AgentHome>) -> Supervisor<'g> {
+    /// One that helps by `faults`, where there are any, in these address spaces.
+    pub fn new(group: &'g mut RunGroup, faults: Option<ProgramFaults>, spaces: Spaces<'g>) -> Supervisor<'g> {
         Supervisor {
             group,
             faults,
-            spaces: Spaces::by(home),
+            spaces,
             attention: Attention::default(),
             level: Level::Calm,
             is_promising: false,

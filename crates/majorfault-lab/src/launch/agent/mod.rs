@@ -7,6 +7,7 @@
 pub mod preloadable;
 pub mod ring;
 
+use super::{map_policy, spill};
 use crate::place::run_group;
 use majorfault::sys::shared::SharedNumbers;
 use majorfault::{Error, Missing, Result};
@@ -58,9 +59,7 @@ impl AgentHome {
         if LIBRARY.is_empty() {
             return Err(missing("this majorfault was built without it: it is for x86-64", "run as root").into());
         }
-        let base = bases.iter().find(|base| is_fit(base));
-        let reason = "no directory for it: the usual ones are missing, or no code may be loaded from them (noexec)";
-        let base = base.ok_or_else(|| missing(reason, "set TMPDIR to a directory of yours on another file system"))?;
+        let base = base_in(bases)?;
         let dir = base.join(name);
         // Others may pass, so that a program that changes its user finds the library; it finds nothing to write there.
         let made = DirBuilder::new().mode(0o711).create(&dir);
@@ -128,6 +127,21 @@ fn missing(reason: &str, remedy: &str) -> Missing {
     Missing::new("the agent within the program", reason, remedy)
 }
 
+/// A directory from which programs may load code, memory first.
+///
+/// Errors: there is none.
+pub fn base_of_library() -> std::result::Result<PathBuf, Missing> {
+    base_in(&bases())
+        .cloned()
+        .map_err(|missing| Missing::new("a library within the program", missing.reason, missing.remedy))
+}
+
+fn base_in(bases: &[PathBuf]) -> std::result::Result<&PathBuf, Missing> {
+    let reason = "no directory for it: the usual ones are missing, or no code may be loaded from them (noexec)";
+    let remedy = "set TMPDIR to a directory of yours on another file system";
+    bases.iter().find(|base| is_fit(base)).ok_or_else(|| missing(reason, remedy))
+}
+
 /// Where the directory may be: memory first.
 fn bases() -> Vec<PathBuf> {
     let variables = ["XDG_RUNTIME_DIR", "TMPDIR"].map(|name| std::env::var_os(name).map(PathBuf::from));
@@ -158,13 +172,15 @@ fn with_directory(library: &[u8], directory: &[u8]) -> Option<Vec<u8>> {
     Some(library)
 }
 
-/// The value of LD_PRELOAD with the library behind what is there.
-pub fn preload(library: &Path, before: Option<OsString>) -> OsString {
+/// The value of LD_PRELOAD with the libraries behind what is there.
+pub fn preload(libraries: &[PathBuf], before: Option<OsString>) -> OsString {
     let mut value = before.unwrap_or_default();
-    if !value.is_empty() {
-        value.push(OsStr::new(":"));
+    for library in libraries {
+        if !value.is_empty() {
+            value.push(OsStr::new(":"));
+        }
+        value.push(library);
     }
-    value.push(library);
     value
 }
 
@@ -179,7 +195,7 @@ fn remove_left_in(bases: &[PathBuf], running: &[String]) {
         let is_left = entry
             .file_name()
             .to_str()
-            .is_some_and(|name| run_group::is_left(name) && !running.iter().any(|other| other == name));
+            .is_some_and(|name| run_group::is_left(name) && !running.iter().any(|other| of_run(name) == other));
         // A directory itself and of ours: anybody may write into /tmp.
         let is_ours = || fs::symlink_metadata(entry.path()).is_ok_and(|meta| meta.is_dir() && meta.uid() == own);
         if is_left && is_ours() {
@@ -187,6 +203,12 @@ fn remove_left_in(bases: &[PathBuf], running: &[String]) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// The run whose directory has this name.
+fn of_run(name: &str) -> &str {
+    let run = [spill::SUFFIX, map_policy::SUFFIX].into_iter().find_map(|suffix| name.strip_suffix(suffix));
+    run.unwrap_or(name)
 }
 
 /// The agent of a process: the way orders go to it.
@@ -280,11 +302,12 @@ mod tests {
 
     #[test]
     fn what_is_preloaded_already_stays_in_front() {
-        let library = Path::new("/dev/shm/a.so");
+        let library = [PathBuf::from("/dev/shm/a.so")];
 
-        assert_eq!(preload(library, None), "/dev/shm/a.so");
-        assert_eq!(preload(library, Some(OsString::new())), "/dev/shm/a.so");
-        assert_eq!(preload(library, Some("/b.so:/c.so".into())), "/b.so:/c.so:/dev/shm/a.so");
+        assert_eq!(preload(&library, None), "/dev/shm/a.so");
+        assert_eq!(preload(&library, Some(OsString::new())), "/dev/shm/a.so");
+        assert_eq!(preload(&library, Some("/b.so:/c.so".into())), "/b.so:/c.so:/dev/shm/a.so");
+        assert_eq!(preload(&["/d.so".into(), "/e.so".into()], None), "/d.so:/e.so");
     }
 
     #[test]

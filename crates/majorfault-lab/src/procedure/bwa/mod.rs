@@ -1,5 +1,5 @@
 //! An aligner of genomes (SOURCES S4), unmodified, within a share of the memory that it needs: without a limit, with swap alone, with
-//! the advice of `majorfault run`, and without swap.
+//! the advice of `majorfault run`, and without swap: as it is, and with its large blocks in files.
 //!
 //! Data and what it gives without a limit are made once, see [`Task::prepare`]. Every run that ends must give the same bytes: a difference
 //! is an error.
@@ -38,6 +38,10 @@ majorfault::choices! {
         Advice = "advice",
         /// Within the limit, without swap.
         NoSwap = "no-swap",
+        /// The same with its large blocks in files, read ahead of by advice.
+        Spill = "spill",
+        /// The same without advice: shared mappings of files, read ahead of by the kernel alone.
+        Mapped = "mapped",
     }
 }
 
@@ -109,7 +113,11 @@ fn limited(task: Task, how: How, limit: u64) -> Result<Vec<OsString>> {
     let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
     let mut words: Vec<OsString> =
         vec![own.into(), "run".into(), "--json".into(), "--memory".into(), limit.to_string().into()];
-    words.extend((how == How::Swap).then(|| "--no-advice".into()));
+    words.extend(matches!(how, How::Swap | How::Mapped).then(|| "--no-advice".into()));
+    if matches!(how, How::Spill | How::Mapped) {
+        // In the directory where the data is.
+        words.extend(["--spill", "."].map(OsString::from));
+    }
     words.extend(swapping(how, limit, free_swap()?)?);
     words.push("--".into());
     words.extend(task.command(OUT));
@@ -132,8 +140,8 @@ fn swapping(how: How, limit: u64, free: u64) -> Result<Vec<OsString>> {
     let size = (limit * SWAP.0).max(SWAP.1);
     let is_root = rustix::process::geteuid().is_root();
     match (how, is_root) {
-        (How::NoSwap, _) if free == 0 => Ok(Vec::new()),
-        (How::NoSwap, _) => {
+        (How::NoSwap | How::Spill | How::Mapped, _) if free == 0 => Ok(Vec::new()),
+        (How::NoSwap | How::Spill | How::Mapped, _) => {
             let reason = format!("{} of swap are free", Bytes(free).rounded());
             Err(Missing::new("a machine without swap", reason, "swapoff -a as root, where memory suffices without")
                 .into())
@@ -164,7 +172,7 @@ fn told(program: &[OsString], dir: &Path, most: Duration) -> Result<Value> {
 }
 
 /// Where the outcome has what is kept.
-const KEPT: [(&str, &str); 7] = [
+const KEPT: [(&str, &str); 8] = [
     ("swapped_bytes", "/most_swapped_bytes"),
     ("major_faults", "/major_faults"),
     ("fetched_bytes", "/advised/fetched_bytes"),
@@ -172,6 +180,7 @@ const KEPT: [(&str, &str); 7] = [
     ("raised_bytes", "/limit_raised/most_bytes"),
     ("oom_kills", "/oom_kills"),
     ("supervisor_ns", "/own_cpu_ns"),
+    ("spilt_bytes", "/spill/most_bytes"),
 ];
 
 /// Keeps what a run told. Its time is kept only where it finished.
@@ -245,8 +254,19 @@ mod tests {
 
     #[test]
     fn a_run_without_swap_is_refused_where_there_is_some() {
-        assert!(swapping(How::NoSwap, 1 << 20, 0).unwrap().is_empty());
-        let missing = swapping(How::NoSwap, 1 << 20, 1).unwrap_err().to_string();
-        assert!(missing.contains("swapoff -a"), "{missing}");
+        for how in [How::NoSwap, How::Spill, How::Mapped] {
+            assert!(swapping(how, 1 << 20, 0).unwrap().is_empty());
+            let missing = swapping(how, 1 << 20, 1).unwrap_err().to_string();
+            assert!(missing.contains("swapoff -a"), "{missing}");
+        }
+    }
+
+    #[test]
+    fn blocks_in_files_are_asked_for_with_and_without_advice() {
+        let words = |how| limited(Task::Index, how, 5 << 20).map(|words| words.join(std::ffi::OsStr::new(" ")));
+        let [Ok(spill), Ok(mapped)] = [How::Spill, How::Mapped].map(words) else { return };
+
+        let [spill, mapped] = [spill, mapped].map(|words| words.into_string().unwrap());
+        assert!(spill.contains("--memory 5242880 --spill . -- bwa") && mapped.contains("--no-advice --spill . -- bwa"));
     }
 }

@@ -1,7 +1,10 @@
 //! Ways of running a program: one file each.
 
 mod assist;
+mod huge;
 mod load;
+mod no_random;
+mod random;
 mod trace;
 mod untouched;
 
@@ -21,6 +24,8 @@ pub struct Way {
     pub summary: &'static str,
     /// Whether it needs to know which files the program reads.
     pub needs_files: bool,
+    /// Whether it is tried where no ways are named.
+    pub is_usual: bool,
     /// What it has to learn once, before the first run and outside the clock: the command that does so.
     pub learns: Option<fn(&Task) -> Result<Words>>,
     /// What is run inside the clock.
@@ -37,7 +42,8 @@ pub struct Call {
 }
 
 /// All ways; the first is what others are compared with.
-pub const ALL: &[&Way] = &[&untouched::WAY, &assist::WAY, &trace::WAY, &load::WAY];
+pub const ALL: &[&Way] =
+    &[&untouched::WAY, &assist::WAY, &trace::WAY, &load::WAY, &random::WAY, &no_random::WAY, &huge::WAY];
 
 /// The way of this name.
 ///
@@ -91,6 +97,6 @@ mod tests {
     fn an_unknown_way_is_answered_with_those_there_are() {
         let error = named("magic").err().unwrap().to_string();
 
-        assert!(error.contains("there is no way magic; there are untouched, assist, trace, load"), "{error}");
+        assert!(error.contains("there is no way magic; there are untouched, assist, trace, load, random"), "{error}");
     }
 }

@@ -9,6 +9,7 @@ pub(super) const WAY: Way = Way {
     name: "trace",
     summary: "majorfault assist reads ahead by a trace of a run before; for programs that read in the same order again",
     needs_files: false,
+    is_usual: true,
     learns: Some(|task| ourselves(&["trace".into(), "--output".into(), path(task).into_os_string()], task)),
     call: |task| {
         let words: [OsString; 3] = ["assist".into(), "--trace".into(), path(task).into_os_string()];
