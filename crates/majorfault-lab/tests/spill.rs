@@ -11,10 +11,10 @@ mod spilt;
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
 
-use beyond::{MIB, alone, number, outcome, sum};
+use beyond::{MIB, alone, group_of, number, outcome, sum};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use world::{Said, World, facility};
 
@@ -268,30 +268,60 @@ fn where_no_limit_can_be_set_the_program_runs_with_its_blocks_in_files() {
     assert!(said.errors.contains("in files in"), "{}", said.errors);
 }
 
+/// A group whose processes do not swap, whoever has made swap on this machine; removed at the end.
+struct Swapless(PathBuf);
+
+impl Swapless {
+    fn new() -> Option<Swapless> {
+        let dir = group_of(std::process::id()).join(format!("majorfault-test-swapless-{}", std::process::id()));
+        let made = fs::create_dir(&dir);
+        let swapless = Swapless(dir);
+        // In version 1, inherited by the run's group; in version 2.
+        let made = made.and_then(|()| {
+            let set = |name: &str| fs::write(swapless.0.join(name), "0");
+            set("memory.swappiness").or_else(|_| set("memory.swap.max"))
+        });
+        facility("a group without swap", made.map_err(|error| error.to_string())).then_some(swapless)
+    }
+
+    /// Runs a command in the world, there.
+    fn run(&self, world: &World, command: &str) -> Said {
+        let script =
+            format!("sh -c 'echo $$ > {}/cgroup.procs; {command}' > out 2> err; echo $? > code", self.0.display());
+        assert!(world.shell(&script));
+        let [output, errors] = ["out", "err"].map(|name| world.text(name));
+        Said { code: world.text("code").trim().parse().ok(), output, errors }
+    }
+}
+
+impl Drop for Swapless {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 /// A command that is killed within so much memory, and finishes with its blocks in files, with the same output.
 fn finishes_only_with_files(memory: &str, prepare: &str, command: &str) {
     let Some(alone) = alone() else { return };
+    let Some(group) = Swapless::new() else { return };
     let world = &alone.world;
     assert!(world.shell(prepare), "{prepare}");
-    let run = |more: &[&str]| {
-        let usual = ["run", "--memory", memory, "--json"];
-        world.majorfault(&[&usual, more, &["--", "sh", "-c", command]].concat())
+    fs::write(world.path("task"), command).unwrap();
+    let run = |more: &str| {
+        let own = env!("CARGO_BIN_EXE_majorfault");
+        group.run(world, &format!("exec {own} run --memory {memory} --json {more} -- sh task"))
     };
     let expected = Command::new("sh").args(["-c", command]).current_dir(world.path("")).output().unwrap();
     assert!(expected.status.success(), "{}", String::from_utf8_lossy(&expected.stderr));
 
-    let (without, with) = (run(&[]), run(&["--spill", "."]));
+    let (without, with) = (run(""), run("--spill ."));
 
-    // Others may add some at any time.
     let (before, after) = (outcome(&without), outcome(&with));
-    let swap = |told: &Value| number(told, "/free_swap_bytes") + number(told, "/most_swapped_bytes");
-    let found = if swap(&before) + swap(&after) == 0 { Ok(()) } else { Err("it has swap".to_owned()) };
-    if !facility("a machine without swap", found) {
-        return;
-    }
     assert_eq!(without.code, Some(137), "{}", without.errors);
     assert_eq!(with.code, Some(0), "{}", with.errors);
     assert_eq!(with.output, String::from_utf8(expected.stdout).unwrap());
+    // Version 1 counts memory ahead of swap, by some pages.
+    assert!(number(&before, "/most_swapped_bytes") + number(&after, "/most_swapped_bytes") < MIB);
     assert!(blocks(&after) > 0, "{after:#}");
     assert_eq!(world.leftovers(), Vec::<String>::new());
 }
@@ -339,7 +369,8 @@ fn bwa_finishes_only_with_its_suffix_array_in_files() {
         return;
     }
     let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/genome.py");
-    let genome = format!("python3 {} 2 > g.fa", tool.display());
+    let genome = format!("python3 {} 8 > g.fa", tool.display());
 
-    finishes_only_with_files("14m", &genome, "bwa index -a is g.fa 2>/dev/null && cat g.fa.sa g.fa.bwt | sha256sum");
+    // Version 1 raises a limit by a quarter and 16 MiB for moments: not enough.
+    finishes_only_with_files("46m", &genome, "bwa index -a is g.fa 2>/dev/null && cat g.fa.sa g.fa.bwt | sha256sum");
 }
