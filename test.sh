@@ -44,7 +44,7 @@ fi
 step "style and mistakes"
 cargo fmt --check
 # Compiled by a build script, and so no target of cargo's.
-rustfmt --check --edition 2024 crates/majorfault-lab/agent/lib.rs crates/majorfault-lab/spill/lib.rs
+rustfmt --check --edition 2024 crates/majorfault-lab/agent/lib.rs crates/majorfault-lab/policy/lib.rs crates/majorfault-lab/spill/lib.rs
 cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
 # As users build the library: without its internals.
 cargo clippy -p majorfault --all-targets --locked -- -D warnings

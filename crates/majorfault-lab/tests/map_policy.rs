@@ -33,6 +33,7 @@ fn program() {
         "mistakes" => {
             // SAFETY: a descriptor that is none, and no length: both are refused.
             let failed = [(4096, 12345), (0, 0)].map(|(length, file)| {
+                // SAFETY: no address is asked for, so nothing that is mapped is replaced.
                 let at = unsafe { libc::mmap(null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file, 0) };
                 (at == libc::MAP_FAILED, Error::last_os_error().raw_os_error().unwrap())
             });
