@@ -5,6 +5,7 @@
 
 mod chase;
 mod gather;
+mod job;
 mod sequential;
 mod strided;
 mod trace;
@@ -17,6 +18,11 @@ use majorfault::params::{Given, Param};
 use majorfault::{Bytes, Error, Extent, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
+
+pub use job::{Access, JobPlan};
+
+/// A prime larger than any number of blocks that divides none of them: multiplying by it scatters ranks one to one.
+const SCATTER: u128 = 11_400_714_785_074_694_791;
 
 /// Every workload.
 pub const ALL: &[&Workload] = &[
