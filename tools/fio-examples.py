@@ -6,7 +6,7 @@
 DIR holds job files (fio's sources: examples/). Each is run by every usual method with fio as a peer, on files that are made in a directory
 of our own: `--size` and `--runtime` go over the file's, as do names of devices. Printed is a table: the example, what it needs, whether
 it runs or the option and line that stop it, on how many methods, and the accesses of fio as the peer / of fio called by itself with
-the same job file and the same overrides, each the median of its runs, stages added.
+the same job file and the same overrides, the median of pairs run in turns, with the least and the greatest.
 """
 
 import argparse
@@ -46,8 +46,11 @@ def needs(text):
 
 def own(text, directory):
     """The same job file with files in `directory` in place of devices and directories."""
-    text = re.sub(r"^(\s*filename\s*=\s*)/dev/\S+", rf"\1device", text, flags=re.M)
+    text = re.sub(r"^(\s*filename\s*=\s*)/dev/\S+", r"\1device", text, flags=re.M)
+    text = text.replace("=/tmp/", "=")
     text = re.sub(r"^\s*directory\s*=.*$", "", text, flags=re.M)
+    # Jobs that begin seconds after each other would take minutes.
+    text = re.sub(r"^(\s*start_?delay\s*=\s*)(\d+)\s*$", r"\g<1>\g<2>ms", text, flags=re.M)
     return text.replace("offset_increment=124g", "offset_increment=0")
 
 
@@ -58,10 +61,11 @@ def called(command, cwd, limit):
         return None
 
 
-def by_majorfault(args, job, work):
+def by_majorfault(args, job, work, *more):
     records = work / "records.jsonl"
+    records.unlink(missing_ok=True)
     command = [args.majorfault, "compare", job, "--dir", work, "--size", args.size, "--runtime", args.runtime]
-    command += ["--runs", str(args.runs), "-q", "--records", records]
+    command += ["--runs", "1", "-q", "--records", records, *more]
     said = called(list(map(str, command)), work, args.limit)
     if said is None:
         return "it took too long", []
@@ -74,17 +78,33 @@ def by_majorfault(args, job, work):
 def by_fio(args, job, work):
     """Accesses a second of fio itself, stages and jobs added up; none where it does not run."""
     (work / "scratch").mkdir(exist_ok=True)
-    rates = []
+    text = re.sub(r"^\s*(size|filesize|io_size|runtime|timeout)\s*=.*$", "", Path(job).read_text(), flags=re.M)
+    text = re.sub(r"^\[(?!global\])(.*)\]$", rf"[\1]\nsize={args.size}\nruntime={args.runtime}\nend_fsync=1", text, flags=re.M)
+    (work / "own.fio").write_text(text)
+    said = called(["fio", "--output-format=json", "--eta=never", "own.fio"], work, args.limit)
+    if said is None or said.returncode != 0:
+        return None
+    jobs = json.loads(said.stdout[said.stdout.index("{\n"):])["jobs"]
+    return sum(job["read"]["iops"] + job["write"]["iops"] for job in jobs)
+
+
+def as_peer(args, job, work):
+    """The same of fio as a peer: each job's accesses over its own time, stages and jobs added up."""
+    _, records = by_majorfault(args, job, work, "--method", "null")
+    peers = [record for record in records if "peer" in record["trial"]["arm"] and record["outcome"] == "done"]
+    stages = {record["trial"]["stage"] for record in peers}
+    return sum(median(rate(one) for one in peers if one["trial"]["stage"] == stage) for stage in stages)
+
+
+def ratio(args, job, work):
+    """fio as a peer over fio alone: the median of pairs run in turns, and the least and the greatest."""
+    ratios = []
     for _ in range(args.runs):
-        text = re.sub(r"^\s*(size|filesize|io_size|runtime|timeout)\s*=.*$", "", Path(job).read_text(), flags=re.M)
-        text = re.sub(r"^\[(?!global\])(.*)\]$", rf"[\1]\nsize={args.size}\nruntime={args.runtime}\nend_fsync=1", text, flags=re.M)
-        (work / "own.fio").write_text(text)
-        said = called(["fio", "--output-format=json", "--eta=never", "own.fio"], work, args.limit)
-        if said is None or said.returncode != 0:
-            return None
-        jobs = json.loads(said.stdout[said.stdout.index("{\n"):])["jobs"]
-        rates.append(sum(job["read"]["iops"] + job["write"]["iops"] for job in jobs))
-    return median(rates)
+        peer, alone = as_peer(args, job, work), by_fio(args, job, work)
+        if not peer or not alone:
+            return "–"
+        ratios.append(peer / alone)
+    return f"{median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def rate(record):
@@ -102,16 +122,12 @@ def row(args, path):
         why, records = by_majorfault(args, job, work)
         done = {json.dumps(record["trial"]["arm"]) for record in records if record["outcome"] == "done"}
         failed = [record for record in records if record["outcome"] != "done"]
-        peers = [record for record in records if "peer" in record["trial"]["arm"] and record["outcome"] == "done"]
-        stages = {record["trial"]["stage"] for record in records}
-        ours = sum(median([rate(one) for one in peers if one["trial"]["stage"] == stage] or [0]) for stage in stages)
-        alone = by_fio(args, job, work) if records else None
-        ratio = f"{ours / alone:.2f}" if alone and ours else "–"
+        together = ratio(args, job, work) if records and args.runs else "–"
         if failed:
             outcome = failed[0]["outcome"]
             why = f"{len(failed)} of {len(records)} runs: {json.dumps(outcome)[:90]}"
         runs = "runs" if records else "refused"
-        return [path.name, need, runs, str(len(done)) if records else "–", ratio, why.splitlines()[0][:150] if why else ""]
+        return [path.name, need, runs, str(len(done)) if records else "–", together, why.splitlines()[0][:150] if why else ""]
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -123,11 +139,11 @@ def main():
     parser.add_argument("--dir", default="/var/tmp")
     parser.add_argument("--size", default="16m")
     parser.add_argument("--runtime", default="300ms")
-    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=3, help="pairs of fio as a peer and fio alone; 0 for none")
     parser.add_argument("--limit", type=float, default=180)
     parser.add_argument("--only", nargs="*", default=[])
     args = parser.parse_args()
-    args.majorfault = shutil.which(args.majorfault) or os.path.abspath(args.majorfault)
+    args.majorfault = os.path.abspath(shutil.which(args.majorfault) or args.majorfault)
     titles = ["example", "needs", "outcome", "arms", "fio as peer / alone", "why not, or what failed"]
     print("| " + " | ".join(titles) + " |\n|" + " --- |" * len(titles))
     rows = []

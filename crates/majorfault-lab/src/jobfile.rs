@@ -6,6 +6,8 @@
 mod draft;
 mod lines;
 mod options;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use lines::{Line, Lines, Spot};

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-pub use job::{Block, Commits, Following, Job, JobOrder, Law, Pace, READS, Turns, WRITES};
+pub use job::{BlockLength, Commits, EndsWith, Job, JobOrder, Law, Pace, READS, Turns, WRITES};
 
 /// One run of one workload through one access method, in one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

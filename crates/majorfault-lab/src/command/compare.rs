@@ -164,7 +164,7 @@ pub fn run(mut args: Args) -> Result<Exit> {
 fn of_jobs(args: Args, stop: &AtomicBool) -> Result<Exit> {
     let job_file = args.job_file().map(Path::to_owned);
     let asked = jobs::Asked { job_file, files: &args.files, typed: &args.typed, options: &args.options };
-    let plan = jobs::Plan::of(&asked)?;
+    let plan = jobs::StagePlan::of(&asked)?;
     let name = session::name();
     let mut outputs = Outputs::new(args.output.force);
     outputs.reads("the file under test", plan.existing());

@@ -63,7 +63,7 @@ pub struct Asked<'a> {
 }
 
 /// What is to be done, before any file is made.
-pub struct Plan<'a> {
+pub struct StagePlan<'a> {
     options: &'a CompareOptions,
     name: String,
     jobs: JobFile,
@@ -81,18 +81,18 @@ struct Wants {
 
 /// A plan with its files.
 pub struct Ready<'a> {
-    plan: Plan<'a>,
+    plan: StagePlan<'a>,
     /// The path by which a file is reached, its length, and whether we made it.
     found: BTreeMap<PathBuf, (PathBuf, u64, bool)>,
     baseline: Option<Arm>,
     _made: Vec<Scratch>,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> StagePlan<'a> {
     /// Reads the jobs and looks which of their files are there.
     ///
     /// Errors: Invalid, Io; what would destroy a user's file is refused without `--allow-overwrite`.
-    pub fn of(asked: &Asked<'a>) -> Result<Plan<'a>> {
+    pub fn of(asked: &Asked<'a>) -> Result<StagePlan<'a>> {
         let options = asked.options;
         for (given, name) in [(options.workload.is_some(), "--workload"), (options.trace.is_some(), "--trace")] {
             if given {
@@ -108,7 +108,7 @@ impl<'a> Plan<'a> {
         };
         let name =
             asked.job_file.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
-        let mut plan = Plan { options, name, jobs, files: BTreeMap::new() };
+        let mut plan = StagePlan { options, name, jobs, files: BTreeMap::new() };
         plan.look()?;
         Ok(plan)
     }

@@ -3,7 +3,7 @@
 use super::lines::{Line, Spot};
 use super::options::{self, Does, NOTHING};
 use super::values::{self, Amount};
-use crate::trial::{Block, Commits, Following, Job, Law, Limits, Pace, Turns, WRITES};
+use crate::trial::{BlockLength, Commits, EndsWith, Job, Law, Limits, Pace, Turns, WRITES};
 use std::path::{Path, PathBuf};
 
 /// fio's usual block.
@@ -38,7 +38,7 @@ pub struct Draft {
     /// Whether its end is the end of others.
     pub exitall: bool,
     /// Of which others.
-    pub exit_what: Following,
+    pub exit_what: EndsWith,
     /// Whether those of later stages are among them.
     pub exits_all: bool,
     /// Whether the page cache is emptied first.
@@ -53,7 +53,7 @@ pub struct Draft {
     pub(super) laws: [Law; 2],
     pub(super) turns: Turns,
     pub(super) seed: Option<u64>,
-    pub(super) blocks: [Vec<Block>; 2],
+    pub(super) blocks: [Vec<BlockLength>; 2],
     pub(super) align: [Option<u64>; 2],
     pub(super) size: Option<Amount>,
     pub(super) filesize: Option<u64>,
@@ -152,12 +152,13 @@ const DONE: &[&str] = &[
     "startdelay",
     "start_delay",
     "end_fsync",
+    "io_submit_mode",
     "fsync_on_close",
 ];
 
 impl Default for Draft {
     fn default() -> Draft {
-        let block = Block { bytes: USUAL_BLOCK, to_bytes: USUAL_BLOCK, percent: 100 };
+        let block = BlockLength { bytes: USUAL_BLOCK, to_bytes: USUAL_BLOCK, percent: 100 };
         Draft {
             name: String::new(),
             copies: 1,
@@ -165,7 +166,7 @@ impl Default for Draft {
             wait_for: None,
             new_group: false,
             exitall: false,
-            exit_what: Following::Group,
+            exit_what: EndsWith::Group,
             exits_all: false,
             invalidate: true,
             random: false,
@@ -420,7 +421,7 @@ impl Draft {
             seed: self.seed.unwrap_or(seed).wrapping_add(u64::from(copy) << 32),
             verify: self.verify == Verify::AtEnd && self.do_verify && self.writes,
             group: 0,
-            ends_with: if self.exitall { self.exit_what } else { Following::None },
+            ends_with: if self.exitall { self.exit_what } else { EndsWith::None },
             words: self.words_for_fio(),
         };
         if job.writes() && !job.is_made_of(8) {

@@ -5,7 +5,7 @@
 
 use super::draft::{Draft, Engine, Verify};
 use super::values::{self, Amount};
-use crate::trial::{Following, JobOrder, Turns};
+use crate::trial::{EndsWith, JobOrder, Turns};
 
 /// What is done with an option.
 #[derive(Clone, Copy)]
@@ -226,6 +226,7 @@ pub const ALL: &[JobOption] = &[
     option(&["exit_what"], Sets(exit_what)),
     option(&["thread", "threads"], Nothing),
     option(&["group_reporting", "name", "description"], Nothing),
+    option(&["io_submit_mode"], Told("fio as a peer submits inline: in the mode offload fio 3.33 may never end")),
     // Checks of what was written.
     option(&["verify"], Sets(verify)),
     option(&["do_verify"], Sets(|draft, value| set(&mut draft.do_verify, values::switch(value)))),
@@ -269,7 +270,6 @@ pub const ALL: &[JobOption] = &[
             "iodepth_batch_complete_max",
             "iodepth_low",
             "serialize_overlap",
-            "io_submit_mode",
             "userspace_reap",
             "registerfiles",
             "fixedbufs",
@@ -435,7 +435,7 @@ fn seconds(value: Option<&str>) -> Result<u64, String> {
 fn blocks(
     draft: &mut Draft,
     value: Option<&str>,
-    read: fn(&str) -> Result<Vec<crate::trial::Block>, String>,
+    read: fn(&str) -> Result<Vec<crate::trial::BlockLength>, String>,
 ) -> Result<(), String> {
     draft.blocks = values::pair(needed(value)?, draft.blocks.clone(), read)?;
     Ok(())
@@ -472,8 +472,8 @@ fn turns(draft: &mut Draft, value: Option<&str>) -> Result<(), String> {
 
 fn exit_what(draft: &mut Draft, value: Option<&str>) -> Result<(), String> {
     draft.exit_what = match needed(value)?.trim() {
-        "group" => Following::Group,
-        "stonewall" | "all" => Following::Stage,
+        "group" => EndsWith::Group,
+        "stonewall" | "all" => EndsWith::Stage,
         other => return Err(format!("\"{other}\" is not understood; known are group, stonewall, all")),
     };
     draft.exits_all = needed(value)?.trim() == "all";

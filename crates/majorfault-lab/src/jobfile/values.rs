@@ -1,6 +1,6 @@
 //! What stands behind an equals sign: sizes, times, shares, pairs for reads and writes, in fio's spelling.
 
-use crate::trial::{Block, Law};
+use crate::trial::{BlockLength, Law};
 use majorfault::{Bytes, Nanos};
 
 /// A size, or a part of one.
@@ -126,25 +126,25 @@ pub fn pair<T: Clone>(text: &str, usual: [T; 2], read: impl Fn(&str) -> Read<T>)
 }
 
 /// Blocks of one length.
-pub fn block(text: &str) -> Read<Vec<Block>> {
+pub fn block(text: &str) -> Read<Vec<BlockLength>> {
     let bytes = size(text)?;
     whole(bytes, text)?;
-    Ok(vec![Block { bytes, to_bytes: bytes, percent: 100 }])
+    Ok(vec![BlockLength { bytes, to_bytes: bytes, percent: 100 }])
 }
 
 /// `4k-16k`.
-pub fn block_range(text: &str) -> Read<Vec<Block>> {
+pub fn block_range(text: &str) -> Read<Vec<BlockLength>> {
     let (from, to) = text.split_once(['-', '~']).ok_or_else(|| format!("\"{text}\" is not a range as 4k-16k"))?;
     let (bytes, to_bytes) = (size(from)?, size(to)?);
     whole(bytes, text)?;
     if to_bytes < bytes {
         return Err(format!("\"{text}\" ends before it begins"));
     }
-    Ok(vec![Block { bytes, to_bytes, percent: 100 }])
+    Ok(vec![BlockLength { bytes, to_bytes, percent: 100 }])
 }
 
 /// `4k/60:64k/40`; shares left out are equal parts of the rest.
-pub fn block_split(text: &str) -> Read<Vec<Block>> {
+pub fn block_split(text: &str) -> Read<Vec<BlockLength>> {
     let mut blocks = Vec::new();
     for part in text.split(':') {
         let (length, share) = part.split_once('/').unwrap_or((part, ""));
@@ -161,7 +161,7 @@ pub fn block_split(text: &str) -> Read<Vec<Block>> {
     let rest = if open == 0 { 0 } else { (100 - given) / open } as u8;
     Ok(blocks
         .into_iter()
-        .map(|(bytes, share)| Block { bytes, to_bytes: bytes, percent: share.unwrap_or(rest) })
+        .map(|(bytes, share)| BlockLength { bytes, to_bytes: bytes, percent: share.unwrap_or(rest) })
         .collect())
 }
 

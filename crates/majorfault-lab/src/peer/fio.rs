@@ -63,6 +63,22 @@ majorfault::choices! {
     }
 }
 
+majorfault::choices! {
+    /// What fio tells the kernel of its order where it does not go past the page cache; its `fadvise_hint`.
+    enum Advised {
+        /// Nothing, as our mmap and pread without a hint; for a job, what the job file says.
+        Auto = "auto",
+        /// Nothing.
+        None = "none",
+        /// Random or sequential by the job's order, as fio does without being told.
+        Own = "own",
+        /// Random.
+        Random = "random",
+        /// Sequential.
+        Sequential = "sequential",
+    }
+}
+
 majorfault::params! {
     /// How fio is called.
     struct FioParams {
@@ -74,6 +90,8 @@ majorfault::params! {
         register: Switch = Switch::On,
         /// What its buffers are made of (`mem`). Not fio's own default: disks take transfers into small pages in pieces.
         buffers: Buffers = Buffers::Auto,
+        /// What it tells the kernel of its order (`fadvise_hint`). Nothing, so that it stands beside our methods without a hint.
+        hint: Advised = Advised::Auto,
         /// A thread of the kernel that sends what fio queues (`sqthread_poll`); off, because it takes a processor for itself.
         sqthread_poll: Switch = Switch::Off,
     }
@@ -167,6 +185,9 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     if params.sqthread_poll == Switch::On && has_ring {
         flags.push("--sqthread_poll");
     }
+    if !direct {
+        options.insert("fadvise_hint", hint_word(params.hint).unwrap_or("0").to_owned());
+    }
     let buffers = buffers(&params, trial);
     if buffers == Buffers::Shmhuge {
         options.insert("mem", "shmhuge".to_owned());
@@ -184,6 +205,17 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     let program = if buffers == Buffers::Transparent { TRANSPARENT } else { &TRANSPARENT[2..] };
     let program = program.iter().map(|word| (*word).to_owned());
     Ok(program.chain(name).chain(options).chain(flags).collect())
+}
+
+/// The value of `fadvise_hint`; none where nothing was chosen.
+fn hint_word(hint: Advised) -> Option<&'static str> {
+    match hint {
+        Advised::Auto => None,
+        Advised::None => Some("0"),
+        Advised::Own => Some("1"),
+        Advised::Random => Some("random"),
+        Advised::Sequential => Some("sequential"),
+    }
 }
 
 /// What its buffers are made of here.
@@ -358,6 +390,12 @@ fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
     if let Arm::Peer(choice) = &record.trial.arm {
         let params = FioParams::from_given(&choice.given())?;
         let made_of = buffers(&params, &record.trial).text();
+        if !params.direct.is_on() && params.hint == Advised::Auto {
+            record.notes.push(
+                "fio gave the kernel no hint (fadvise_hint=0), as our methods without one; hint=own has its usual ones"
+                    .to_owned(),
+            );
+        }
         record.settings = params.given().with("engine", engine(&params)).with("buffers", made_of).0;
     }
     Ok(())

@@ -13,7 +13,7 @@ use crate::run::drive::Driven;
 use crate::run::message::Ended;
 use crate::run::meter::buckets;
 use crate::run::page_cache;
-use crate::trial::{CacheState, Choice, Following, Job, Trial};
+use crate::trial::{CacheState, Choice, EndsWith, Job, Trial};
 use majorfault::access::{Class, Method, Opened, Reader};
 use majorfault::sys::clock::monotonic;
 use majorfault::sys::{cache, read};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, OnceLock};
-use thread::{JobThread, Ran};
+use thread::{JobThread, RanJob};
 
 /// Files that several jobs have in common, and which jobs.
 pub struct Share {
@@ -46,7 +46,7 @@ pub struct RanStage<'a> {
     trial: &'a Trial,
     began: Nanos,
     stage: OpenStage,
-    ran: Vec<Ran>,
+    ran: Vec<RanJob>,
     generation: u64,
 }
 
@@ -180,7 +180,7 @@ pub fn run<'a>(
             passed(&gate, &ramp, "warm", boundary);
         }
         let began = passed(&gate, &visit, "visit", boundary);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Ran>| {
+        let join = |thread: std::thread::ScopedJoinHandle<'_, RanJob>| {
             thread.join().expect("a thread that panics ends the process")
         };
         (threads.into_iter().map(join).collect(), began)
@@ -210,9 +210,9 @@ impl Ways {
         let job = &trial.jobs[number];
         self.flows.leave(job.pace.flow);
         let follows = |other: &Job| match job.ends_with {
-            Following::None => false,
-            Following::Group => other.group == job.group,
-            Following::Stage => true,
+            EndsWith::None => false,
+            EndsWith::Group => other.group == job.group,
+            EndsWith::Stage => true,
         };
         for (stop, _) in self.stops.iter().zip(&trial.jobs).filter(|(_, other)| follows(other)) {
             stop.store(true, Ordering::Relaxed);
@@ -318,7 +318,7 @@ fn is_written(trial: &Trial, job: &Job, extent: Extent, generation: u64) -> bool
     MadeContent::page_and_generation(&bytes) == Some((offset / crate::data::PAGE as u64, generation))
 }
 
-impl Ran {
+impl RanJob {
     /// As a record keeps it.
     fn told(&mut self, job: &Job) -> JobRun {
         let one_in = self.driven.timed_one_in;

@@ -42,7 +42,7 @@ pub struct Interval {
 
 /// What went one way.
 #[derive(Clone)]
-pub struct Tally {
+pub struct WayTally {
     /// Accesses.
     pub accesses: u64,
     /// Bytes.
@@ -70,12 +70,12 @@ pub struct Meter<'a> {
     intervals: Vec<Interval>,
     /// Which way the current batch goes, and what was counted when it began.
     way: (usize, u64, u64),
-    ways: [Tally; 2],
+    ways: [WayTally; 2],
 }
 
-impl Tally {
-    fn new() -> Tally {
-        Tally { accesses: 0, bytes: 0, latency: Interval::new().latency }
+impl WayTally {
+    fn new() -> WayTally {
+        WayTally { accesses: 0, bytes: 0, latency: Interval::new().latency }
     }
 }
 
@@ -108,7 +108,7 @@ impl<'a> Meter<'a> {
             arrived: Vec::new(),
             intervals: vec![Interval::new()],
             way: (0, 0, 0),
-            ways: [Tally::new(), Tally::new()],
+            ways: [WayTally::new(), WayTally::new()],
         }
     }
 
@@ -162,7 +162,7 @@ impl<'a> Meter<'a> {
     }
 
     /// What went each way: reads, writes.
-    pub fn ways(&mut self) -> [Tally; 2] {
+    pub fn ways(&mut self) -> [WayTally; 2] {
         self.count_way();
         self.ways.clone()
     }

@@ -36,7 +36,7 @@ pub struct Job {
     /// Which file follows which.
     pub turns: Turns,
     /// Bytes of an access: of reads, of writes.
-    pub blocks: [Vec<Block>; 2],
+    pub blocks: [Vec<BlockLength>; 2],
     /// What random places are multiples of: of reads, of writes (`blockalign`).
     pub align_bytes: [u64; 2],
     /// Accesses in flight, where the method has a queue.
@@ -58,7 +58,7 @@ pub struct Job {
     /// The jobs that are told together (`new_group`).
     pub group: u32,
     /// Which jobs end when this one does (`exitall`, `exit_what`).
-    pub ends_with: Following,
+    pub ends_with: EndsWith,
     /// Its options as fio takes them, for fio as a peer; without those that say where files are.
     pub words: Vec<(String, Option<String>)>,
 }
@@ -108,7 +108,7 @@ pub enum Law {
 /// Which jobs end when one does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Following {
+pub enum EndsWith {
     /// None.
     #[default]
     None,
@@ -132,7 +132,7 @@ pub enum Turns {
 
 /// A length that accesses have, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Block {
+pub struct BlockLength {
     /// Bytes of the shortest access.
     pub bytes: u64,
     /// Bytes of the longest one: lengths between are multiples of the shortest (`bsrange`).

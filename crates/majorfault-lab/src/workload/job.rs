@@ -2,12 +2,10 @@
 //!
 //! Places follow fio's own rules (io_u.c of fio 3.33, compared in tests with what fio logs); the random numbers are ours.
 
-use super::SCATTER;
 use crate::data::mix;
-use crate::trial::{Block, Job, JobOrder, Law, READS, Turns, WRITES};
+use crate::trial::{BlockLength, Job, JobOrder, Law, READS, Turns, WRITES};
 use majorfault::{Error, Extent, Result};
 use rand::Rng;
-use rand_distr::{Distribution, Zipf};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 
@@ -52,7 +50,40 @@ struct Place {
 /// A law, ready to draw from.
 enum Draw {
     Plain,
-    Zipf(Zipf<f64>),
+    Zipf(Skew),
+}
+
+/// Ranks by Zipf's law as fio draws them: the approximation of Gray and others, "Quickly generating billion-record synthetic
+/// databases" (SIGMOD 1994).
+struct Skew {
+    blocks: f64,
+    theta: f64,
+    /// The sum of all weights.
+    sum: f64,
+    eta: f64,
+}
+
+/// Weights that are added one by one; beyond, it hardly changes.
+const SUMMED: u64 = 10_000_000;
+
+impl Skew {
+    fn new(blocks: u64, theta: f64) -> Skew {
+        let weight = |rank: u64| (rank as f64).powf(-theta);
+        let sum: f64 = (1..=blocks.min(SUMMED)).map(weight).sum();
+        let all = blocks as f64;
+        let eta = (1.0 - (2.0 / all).powf(1.0 - theta)) / (1.0 - (1.0 + weight(2)) / sum);
+        Skew { blocks: all, theta, sum, eta }
+    }
+
+    /// The rank, from 0, at `number` of the range from 0 to 1.
+    fn rank(&self, number: f64) -> u64 {
+        let Skew { blocks, theta, sum, eta } = *self;
+        match number * sum {
+            below if below < 1.0 => 0,
+            below if below < 1.0 + 0.5f64.powf(theta) => 1,
+            _ => (blocks * (eta * number - eta + 1.0).powf(1.0 / (1.0 - theta))) as u64,
+        }
+    }
 }
 
 /// The numbers below `count` in an order of its own, each once: a Feistel network of four rounds, walked until the number is below.
@@ -120,15 +151,16 @@ impl<'a> JobPlan<'a> {
         };
         let draw = |side: usize| match &job.order {
             JobOrder::Draws { laws, .. } => Draw::new(&laws[side], blocks(side)),
-            JobOrder::Steps { .. } => Ok(Draw::Plain),
+            JobOrder::Steps { .. } => Draw::Plain,
         };
         Ok(JobPlan {
             job,
             files: (0..job.files.len() as u64).map(place).collect(),
-            draws: [draw(READS)?, draw(WRITES)?],
+            draws: [draw(READS), draw(WRITES)],
             random: Pcg64::seed_from_u64(job.seed),
             turn: (0, job.turns.length()),
-            run_left: job.run(),
+            // The first access is drawn.
+            run_left: 1,
             loops_left: job.loops.max(1),
             moved: 0,
             listed: [0; 2],
@@ -177,7 +209,7 @@ impl<'a> JobPlan<'a> {
 
     /// Begins the next loop, where there is one.
     fn began_again(&mut self) -> bool {
-        self.loops_left -= u64::from(!self.job.limits.time_based);
+        self.loops_left = self.loops_left.saturating_sub(u64::from(!self.job.limits.time_based));
         if self.loops_left == 0 {
             return false;
         }
@@ -303,7 +335,7 @@ impl<'a> JobPlan<'a> {
         match law {
             Law::Uniform => random.random_range(0..blocks),
             Law::Zipf(_) => match &self.draws[side] {
-                Draw::Zipf(zipf) => scattered(zipf.sample(random) as u64 - 1, blocks),
+                Draw::Zipf(zipf) => scattered(zipf.rank(random.random()), blocks),
                 Draw::Plain => random.random_range(0..blocks),
             },
             Law::Pareto(share) => {
@@ -337,7 +369,7 @@ impl<'a> JobPlan<'a> {
     /// A length that has room.
     fn length(&mut self, side: usize, room: u64) -> Option<u64> {
         let blocks = &self.job.blocks[side];
-        if let [Block { bytes, to_bytes, .. }] = blocks.as_slice() {
+        if let [BlockLength { bytes, to_bytes, .. }] = blocks.as_slice() {
             if bytes == to_bytes {
                 return (*bytes <= room).then_some(*bytes);
             }
@@ -366,19 +398,20 @@ impl<'a> JobPlan<'a> {
 }
 
 impl Draw {
-    fn new(law: &Law, blocks: u64) -> Result<Draw> {
+    fn new(law: &Law, blocks: u64) -> Draw {
         match law {
-            Law::Zipf(theta) => Zipf::new(blocks as f64, *theta)
-                .map(Draw::Zipf)
-                .map_err(|why| Error::Invalid(format!("random_distribution: {why}"))),
-            _ => Ok(Draw::Plain),
+            Law::Zipf(theta) => Draw::Zipf(Skew::new(blocks, *theta)),
+            _ => Draw::Plain,
         }
     }
 }
 
-/// Ranks one to one on blocks that lie apart.
+/// Knuth's multiplier for hashing, the golden ratio of 64 bits: the one of fio, because what falls together decides how skewed it is.
+const GOLDEN: u64 = 0x61c8_8646_80b5_83eb;
+
+/// Ranks on blocks that lie apart; some fall on the same block, as in fio.
 fn scattered(rank: u64, blocks: u64) -> u64 {
-    (u128::from(rank) * SCATTER % u128::from(blocks)) as u64
+    rank.wrapping_mul(GOLDEN) % blocks
 }
 
 /// Where the zone of the `number`-th percent of the accesses begins and ends.
@@ -394,7 +427,7 @@ fn zone(number: u8, zones: impl Iterator<Item = (u8, u64)>) -> (u64, u64) {
     (0, begin)
 }
 
-fn drawn_length(random: &mut Pcg64, blocks: &[Block]) -> u64 {
+fn drawn_length(random: &mut Pcg64, blocks: &[BlockLength]) -> u64 {
     let number = random.random_range(1..=100u8);
     let mut sum = 0u8;
     let mut chosen = blocks[0];
@@ -405,7 +438,7 @@ fn drawn_length(random: &mut Pcg64, blocks: &[Block]) -> u64 {
             break;
         }
     }
-    let Block { bytes, to_bytes, .. } = chosen;
+    let BlockLength { bytes, to_bytes, .. } = chosen;
     random.random_range(1..=(to_bytes / bytes).max(1)) * bytes
 }
 
@@ -432,6 +465,351 @@ impl Turns {
         match self {
             Turns::RoundRobin(count) | Turns::Drawn(count) => count.max(1),
             Turns::Sequential => 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::{BlockLength, Commits, EndsWith, Limits, Pace};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    const PAGE: u64 = 4096;
+
+    /// Reads of 4 KiB in order, in one file of so many pages.
+    fn job(pages: u64) -> Job {
+        let block = BlockLength { bytes: PAGE, to_bytes: PAGE, percent: 100 };
+        Job {
+            name: "j".to_owned(),
+            files: vec![0],
+            file_bytes: pages * PAGE,
+            offset_bytes: 0,
+            range_bytes: pages * PAGE,
+            io_bytes: pages * PAGE,
+            loops: 1,
+            reads_percent: 100,
+            order: JobOrder::Steps { hole_bytes: 0 },
+            turns: Turns::RoundRobin(1),
+            blocks: [vec![block], vec![block]],
+            align_bytes: [PAGE; 2],
+            iodepth: 1,
+            limits: Limits { runtime_ns: None, accesses: None, time_based: false },
+            commits: Commits::default(),
+            pace: Pace::default(),
+            delay_ns: 0,
+            ramp_ns: 0,
+            seed: 7,
+            verify: false,
+            group: 0,
+            ends_with: EndsWith::None,
+            words: Vec::new(),
+        }
+    }
+
+    fn draws(laws: Law, run: u32, once: bool) -> JobOrder {
+        JobOrder::Draws { laws: [laws.clone(), laws], run, identical: false, once }
+    }
+
+    fn all(job: &Job) -> Vec<Access> {
+        let mut plan = JobPlan::new(job).unwrap();
+        std::iter::from_fn(|| plan.next()).take(100_000).collect()
+    }
+
+    /// The pages of the accesses.
+    fn pages(job: &Job) -> Vec<u64> {
+        all(job).iter().map(|access| access.extent.offset / PAGE).collect()
+    }
+
+    #[test]
+    fn a_plain_job_reads_each_block_once_in_order() {
+        assert_eq!(pages(&job(5)), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_hole_is_left_out_and_the_order_goes_round_until_all_bytes_are_moved() {
+        let order = JobOrder::Steps { hole_bytes: PAGE as i64 };
+
+        assert_eq!(pages(&Job { order, ..job(6) }), [0, 2, 4, 0, 2, 4]);
+    }
+
+    #[test]
+    fn backwards_begins_in_front_and_comes_from_the_end() {
+        let order = JobOrder::Steps { hole_bytes: -2 * PAGE as i64 };
+
+        assert_eq!(pages(&Job { order, ..job(5) }), [0, 3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn random_blocks_come_once_each_where_there_is_a_map() {
+        for count in [1, 2, 3, 64, 1000] {
+            let once = pages(&Job { order: draws(Law::Uniform, 1, true), ..job(count) });
+
+            assert_eq!(once.len() as u64, count);
+            assert_eq!(once.iter().collect::<BTreeSet<_>>().len() as u64, count, "each once");
+            assert!(count < 64 || once.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 30, "{once:?}");
+        }
+        let often = pages(&Job { order: draws(Law::Uniform, 1, false), ..job(1000) });
+        let distinct = often.iter().collect::<BTreeSet<_>>().len();
+        assert!((580..680).contains(&distinct), "{distinct} of 1000 draws; 632 are expected");
+    }
+
+    #[test]
+    fn a_run_goes_on_behind_each_draw() {
+        let pages = pages(&Job { order: draws(Law::Uniform, 4, false), ..job(4000) });
+
+        let breaks: Vec<usize> = (1..pages.len()).filter(|at| pages[*at] != pages[at - 1] + 1).collect();
+        assert!(breaks.iter().filter(|at| *at % 4 == 0).count() * 100 > breaks.len() * 98, "{:?}", &breaks[..20]);
+        assert!((900..1010).contains(&breaks.len()), "{}", breaks.len());
+    }
+
+    #[test]
+    fn an_identical_run_stays_where_it_is() {
+        let laws = [Law::Uniform, Law::Uniform];
+        let order = JobOrder::Draws { laws, run: 4, identical: true, once: false };
+        let pages = pages(&Job { order, ..job(4000) });
+
+        let moves = pages.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!((950..=1000).contains(&moves), "{moves}");
+    }
+
+    #[test]
+    fn reads_and_writes_are_mixed_as_asked_each_with_a_place_of_its_own() {
+        let mixed = all(&Job { reads_percent: 70, ..job(4000) });
+        let places = |side: usize| -> Vec<u64> {
+            mixed.iter().filter(|access| access.side == side).map(|access| access.extent.offset / PAGE).collect()
+        };
+
+        assert!((2700..2900).contains(&places(READS).len()), "{}", places(READS).len());
+        assert_eq!(mixed.len(), 4000);
+        assert!(places(READS).iter().zip(0..).all(|(page, number)| *page == number));
+        assert!(places(WRITES).iter().zip(0..).all(|(page, number)| *page == number));
+    }
+
+    #[test]
+    fn files_take_turns() {
+        let of_files = |turns: Turns| {
+            let job = Job { files: vec![0, 1], turns, io_bytes: 6 * PAGE, ..job(3) };
+            pages(&job)
+        };
+
+        assert_eq!(of_files(Turns::RoundRobin(1)), [0, 3, 1, 4, 2, 5]);
+        assert_eq!(of_files(Turns::RoundRobin(2)), [0, 1, 3, 4, 2, 5]);
+        assert_eq!(of_files(Turns::Sequential), [0, 1, 2, 3, 4, 5]);
+        let mut drawn = of_files(Turns::Drawn(1));
+        drawn.sort_unstable();
+        assert_eq!(drawn, [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn loops_begin_again_and_a_job_for_a_time_never_ends() {
+        assert_eq!(pages(&Job { loops: 2, ..job(3) }), [0, 1, 2, 0, 1, 2]);
+        let limits = Limits { runtime_ns: Some(1), accesses: None, time_based: true };
+        for order in [JobOrder::Steps { hole_bytes: 0 }, draws(Law::Uniform, 1, true)] {
+            assert_eq!(all(&Job { order, limits, ..job(3) }).len(), 100_000);
+        }
+        let mut ended = Job { order: draws(Law::Uniform, 1, true), ..job(3) };
+        ended.io_bytes = 100 * PAGE;
+        let mut plan = JobPlan::new(&ended).unwrap();
+        assert_eq!((0..10).filter(|_| plan.next().is_some()).count(), 3, "asked again after its end, it stays there");
+    }
+
+    #[test]
+    fn what_was_written_is_read_again_and_nothing_else() {
+        let job = Job { reads_percent: 50, ..job(200) };
+        let mut again = JobPlan::verifying(&job).unwrap();
+        let read: Vec<Access> = std::iter::from_fn(|| again.next()).collect();
+
+        let written: Vec<Extent> =
+            all(&job).into_iter().filter(|access| access.side == WRITES).map(|access| access.extent).collect();
+        assert!(read.iter().all(|access| access.side == READS));
+        assert_eq!(read.iter().map(|access| access.extent).collect::<Vec<_>>(), written);
+    }
+
+    #[test]
+    fn lengths_come_as_often_as_their_shares() {
+        let length = |bytes, to_bytes, percent| BlockLength { bytes, to_bytes, percent };
+        let blocks =
+            [vec![length(4096, 4096, 60), length(8192, 8192, 30), length(512, 512, 10)], vec![length(4096, 4096, 100)]];
+        let job = Job { blocks, order: draws(Law::Uniform, 1, false), io_bytes: 1 << 40, ..job(1000) };
+        let many: Vec<Access> = {
+            let mut plan = JobPlan::new(&job).unwrap();
+            (0..10_000).filter_map(|_| plan.next()).collect()
+        };
+        let count = |bytes: usize| many.iter().filter(|access| access.extent.length == bytes).count();
+
+        assert!((5800..6200).contains(&count(4096)) && (2800..3200).contains(&count(8192)), "{}", count(4096));
+        assert!((900..1100).contains(&count(512)));
+        let ranged = [vec![length(4096, 16384, 100)], vec![length(4096, 4096, 100)]];
+        let lengths: BTreeSet<usize> =
+            all(&Job { blocks: ranged, ..job }).iter().map(|access| access.extent.length).collect();
+        assert_eq!(lengths, [4096, 8192, 12288, 16384].into());
+    }
+
+    #[test]
+    fn zones_get_their_shares_of_the_accesses() {
+        let share = |law: Law, below: u64| {
+            let job = Job { order: draws(law, 1, false), io_bytes: 10_000 * PAGE, ..job(1000) };
+            pages(&job).iter().filter(|page| **page < below).count()
+        };
+
+        assert!((4800..5200).contains(&share(Law::Zoned(vec![(50, 5), (30, 15), (20, 80)]), 50)));
+        assert!((7800..8200).contains(&share(Law::Zoned(vec![(50, 5), (30, 15), (20, 80)]), 200)));
+        assert!((5800..6200).contains(&share(Law::ZonedBytes(vec![(60, 10 * PAGE), (40, 90 * PAGE)]), 10)));
+        assert_eq!(share(Law::ZonedBytes(vec![(60, 10 * PAGE), (40, 90 * PAGE)]), 100), 10_000);
+    }
+
+    /// How often the most frequent tenth of 1000 blocks was accessed in 10 000 accesses, from counts.
+    fn of_the_top(mut counts: Vec<usize>) -> usize {
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        counts.iter().take(100).sum()
+    }
+
+    fn counted(pages: impl Iterator<Item = u64>) -> Vec<usize> {
+        let mut counts = vec![0; 1000];
+        pages.for_each(|page| counts[page as usize] += 1);
+        counts
+    }
+
+    /// The offsets that fio logs for a job of these options, in bytes; none where fio is not here.
+    fn logged(options: &[&str]) -> Option<Vec<u64>> {
+        let world = tempfile::tempdir().unwrap();
+        let log = world.path().join("log");
+        let said = Command::new("fio")
+            .args([
+                "--name=j",
+                "--filename=f",
+                "--bs=4k",
+                "--ioengine=psync",
+                "--allow_file_create=1",
+                "--log_offset=0",
+            ])
+            .arg(format!("--write_iolog={}", log.display()))
+            .args(options)
+            .current_dir(&world)
+            .output()
+            .ok()?;
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        let text = std::fs::read_to_string(log).unwrap();
+        let offset = |line: &str| {
+            let mut words = line.split_whitespace().skip_while(|word| !matches!(*word, "read" | "write")).skip(1);
+            words.next()?.parse().ok()
+        };
+        Some(text.lines().filter_map(offset).collect())
+    }
+
+    #[test]
+    fn fio_goes_to_the_same_places() {
+        let steps = |hole| JobOrder::Steps { hole_bytes: hole };
+        let wide = |job: Job, offset: u64, range: u64| Job {
+            offset_bytes: offset,
+            range_bytes: range,
+            io_bytes: range,
+            ..job
+        };
+        for (options, job) in [
+            (&["--rw=read", "--size=64k"][..], job(16)),
+            (&["--rw=read:4k", "--size=64k"], Job { order: steps(4096), ..job(16) }),
+            (&["--rw=read:12k", "--size=64k"], Job { order: steps(12288), ..job(16) }),
+            (&["--rw=read:-8k", "--size=64k"], Job { order: steps(-8192), ..job(16) }),
+            (&["--rw=read:-12k", "--size=64k"], Job { order: steps(-12288), ..job(16) }),
+            (&["--rw=write:4k", "--size=64k"], Job { order: steps(4096), reads_percent: 0, ..job(16) }),
+            (&["--rw=read", "--size=64k", "--loops=2"], Job { loops: 2, ..job(16) }),
+            (&["--rw=write", "--size=32k", "--io_size=64k"], Job { reads_percent: 0, io_bytes: 65536, ..job(8) }),
+            (&["--rw=read", "--size=32k", "--offset=16k", "--filesize=64k"], wide(job(16), 16384, 32768)),
+        ] {
+            let Some(theirs) = logged(options) else {
+                return eprintln!("SKIPPED fio_goes_to_the_same_places: fio is not installed");
+            };
+            let ours: Vec<u64> = all(&job).iter().map(|access| access.extent.offset).collect();
+
+            assert_eq!(ours, theirs, "{options:?}");
+        }
+    }
+
+    #[test]
+    fn runs_are_as_long_as_fios() {
+        let Some(theirs) = logged(&["--rw=randread:8", "--size=4000k", "--norandommap"]) else {
+            return eprintln!("SKIPPED runs_are_as_long_as_fios: fio is not installed");
+        };
+        let ours: Vec<u64> = all(&Job { order: draws(Law::Uniform, 8, false), ..job(1000) })
+            .iter()
+            .map(|access| access.extent.offset)
+            .collect();
+        let jumps = |places: &[u64]| -> Vec<usize> {
+            (1..places.len()).filter(|at| places[*at] != places[at - 1] + PAGE).collect()
+        };
+
+        let at_turn = |places: &[u64]| jumps(places).iter().filter(|at| **at % 8 == 0).count();
+
+        assert_eq!(ours.len(), theirs.len());
+        // The end of the file may cut a run short, and two runs may meet.
+        for places in [&ours, &theirs] {
+            assert!(at_turn(places) >= 122 && jumps(places).len() <= 127, "{:?}", jumps(places));
+        }
+    }
+
+    #[test]
+    fn skewed_laws_are_as_skewed_as_fios() {
+        for (text, law) in [
+            ("random", Law::Uniform),
+            ("zipf:1.2", Law::Zipf(1.2)),
+            ("zipf:0.8", Law::Zipf(0.8)),
+            ("pareto:0.2", Law::Pareto(0.2)),
+            ("normal:5", Law::Normal(5.0)),
+            ("zoned:50/5:30/15:20/80", Law::Zoned(vec![(50, 5), (30, 15), (20, 80)])),
+        ] {
+            let options = ["--rw=randread", "--size=4000k", "--norandommap", "--loops=10"];
+            let distribution = format!("--random_distribution={text}");
+            let Some(theirs) = logged(&[&options[..], &[distribution.as_str()]].concat()) else {
+                return eprintln!("SKIPPED skewed_laws_are_as_skewed_as_fios: fio is not installed");
+            };
+            let ours = pages(&Job { order: draws(law, 1, false), loops: 10, ..job(1000) });
+            let top = |pages: &mut dyn Iterator<Item = u64>| of_the_top(counted(pages));
+            let (ours, theirs) = (top(&mut ours.into_iter()), top(&mut theirs.into_iter().map(|offset| offset / PAGE)));
+
+            assert!(ours.abs_diff(theirs) < 500, "{text}: the top tenth has {ours} of ours, {theirs} of fio's 10000");
+        }
+    }
+
+    #[test]
+    fn a_range_too_short_for_one_access_is_refused() {
+        let error = JobPlan::new(&Job { range_bytes: 100, ..job(1) }).err().unwrap().to_string();
+
+        assert!(error.contains("the job j has 100 bytes of each file and accesses of 4096"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn every_access_lies_in_its_range(
+            pages in 4u64..300, offset in 0u64..4, percent in 0u8..=100, run in 1u32..9, hole in -5i64..5, kind in 0usize..8,
+            lengths in 1u64..4, count in 1usize..4,
+        ) {
+            let order = match kind {
+                0 => JobOrder::Steps { hole_bytes: hole * 4096 },
+                1 => draws(Law::Uniform, run, true),
+                2 => draws(Law::Uniform, run, false),
+                3 => draws(Law::Zipf(1.1), run, false),
+                4 => draws(Law::Pareto(0.3), run, false),
+                5 => draws(Law::Normal(10.0), run, false),
+                6 => draws(Law::Zoned(vec![(60, 10), (40, 90)]), run, false),
+                _ => draws(Law::Listed(vec![2, 0, 9]), run, false),
+            };
+            let block = BlockLength { bytes: PAGE, to_bytes: lengths * PAGE, percent: 100 };
+            let whole = Job {
+                order, reads_percent: percent, files: (0..count).collect(), blocks: [vec![block], vec![block]],
+                offset_bytes: offset * PAGE, range_bytes: pages * PAGE, file_bytes: (pages + offset) * PAGE,
+                io_bytes: pages * PAGE * count as u64, ..job(1)
+            };
+            let (begin, end) = (whole.offset_bytes, whole.offset_bytes + whole.range_bytes);
+
+            for Access { extent, .. } in all(&whole) {
+                let within = extent.offset % whole.file_bytes;
+                prop_assert!(begin <= within && within + extent.length as u64 <= end, "{extent:?}");
+                prop_assert!(extent.offset / whole.file_bytes < count as u64);
+            }
         }
     }
 }

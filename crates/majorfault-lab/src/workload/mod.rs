@@ -21,9 +21,6 @@ use rand_pcg::rand_core::SeedableRng;
 
 pub use job::{Access, JobPlan};
 
-/// A prime larger than any number of blocks that divides none of them: multiplying by it scatters ranks one to one.
-const SCATTER: u128 = 11_400_714_785_074_694_791;
-
 /// Every workload.
 pub const ALL: &[&Workload] = &[
     &sequential::WORKLOAD,

@@ -1,6 +1,6 @@
 //! Few blocks often, many rarely: the skew of keys in stores. The frequent blocks lie apart, as they would.
 
-use super::{Drawn, FioOrder, Plan, SCATTER, Space, Workload};
+use super::{Drawn, FioOrder, Plan, Space, Workload};
 use crate::traits::{Ends, Order};
 use majorfault::params::{Given, Params};
 use majorfault::{Bytes, Error, Result};
@@ -25,6 +25,9 @@ majorfault::params! {
         theta: f64 = 1.1,
     }
 }
+
+/// A prime larger than any number of blocks that divides none of them: multiplying by it scatters ranks one to one.
+const SCATTER: u128 = 11_400_714_785_074_694_791;
 
 /// Ranks whose probability is summed one by one; beyond, it hardly changes from one to the next.
 const EXACT: u64 = 10_000;

@@ -55,6 +55,7 @@ fn of_job(trial: &Trial, job: &Job, params: &FioParams) -> Result<Vec<String>> {
         }
         words.extend([format!("--ioengine={engine}"), format!("--direct={}", u8::from(direct))]);
     }
+    words.extend(hint(params).map(|word| format!("--fadvise_hint={word}")));
     let count = job.files.len() as u64;
     words.extend([
         format!("--filename={}", files.collect::<Vec<_>>().join(":")),
@@ -74,6 +75,18 @@ fn of_job(trial: &Trial, job: &Job, params: &FioParams) -> Result<Vec<String>> {
     Ok(words)
 }
 
+/// What fio tells the kernel: as chosen, or nothing where it is not as the job says.
+fn hint(params: &FioParams) -> Option<&'static str> {
+    let usual = if params.engine == Engine::Job { None } else { Some("0") };
+    super::hint_word(params.hint).or(usual)
+}
+
+/// Whether fio's own hints are in force for a job that goes through the page cache.
+fn is_hinted(job: &Job) -> bool {
+    let last = job.words.iter().rev().find(|(name, _)| matches!(name.as_str(), "fadvise_hint" | "fadvise"));
+    !is_direct(job) && last.is_none_or(|(_, value)| value.as_deref() != Some("0"))
+}
+
 /// Puts what fio printed of each job into the record.
 pub(super) fn read_back(printed: &[Told], record: &mut Record) {
     let jobs = record.trial.jobs.iter().zip(printed);
@@ -91,6 +104,13 @@ pub(super) fn read_back(printed: &[Told], record: &mut Record) {
     record.answer = Answer::Unchecked("fio does not hand its bytes over".to_owned());
     let Arm::Peer(choice) = &record.trial.arm else { return };
     let Ok(params) = FioParams::from_given(&choice.given()) else { return };
+    if hint(&params).is_none() && record.trial.jobs.iter().any(is_hinted) {
+        record.notes.push(
+            "fio told the kernel whether the order is random or sequential (fadvise_hint=1, its default), as our arms with that advice; \
+             hint=none stands beside those without"
+                .to_owned(),
+        );
+    }
     let engine = match params.engine {
         Engine::Job => engines(&record.trial.jobs),
         _ => super::engine(&params).to_owned(),

@@ -6,7 +6,7 @@ use crate::data::{MadeContent, sum_words};
 use crate::record::{Latency, WayRun};
 use crate::run::check::Check;
 use crate::run::drive::Driven;
-use crate::run::meter::{Meter, Tally, Until, buckets};
+use crate::run::meter::{Meter, Until, WayTally, buckets};
 use crate::trial::{Job, READS, Trial, WRITES};
 use crate::workload::{Access, JobPlan};
 use hdrhistogram::Histogram;
@@ -52,11 +52,11 @@ pub struct JobThread<'a> {
 }
 
 /// What a thread did, with its reader still open.
-pub struct Ran {
+pub struct RanJob {
     /// As any other thread.
     pub driven: Driven,
     /// Reads and writes.
-    pub ways: [Tally; 2],
+    pub ways: [WayTally; 2],
     /// How long each commit took.
     pub commits: Histogram<u64>,
     /// From its own start to its end.
@@ -160,7 +160,7 @@ impl<'a> JobThread<'a> {
     }
 
     /// Runs the job to its end.
-    pub fn run(mut self, began: Nanos, stop: &AtomicBool) -> Ran {
+    pub fn run(mut self, began: Nanos, stop: &AtomicBool) -> RanJob {
         let own_start = Nanos(began.0 + self.job.delay_ns);
         let runs = || !stop.load(Ordering::Relaxed);
         sleep(Duration::from_nanos(own_start.0.saturating_sub(monotonic().0)), runs);
@@ -176,7 +176,13 @@ impl<'a> JobThread<'a> {
         let ways = meter.ways();
         let (run, intervals, timed_one_in) = meter.finish();
         let JobThread { check, written, commits, reader, .. } = self;
-        Ran { driven: Driven { run, intervals, timed_one_in, check, written, error }, ways, commits, wall_ns, reader }
+        RanJob {
+            driven: Driven { run, intervals, timed_one_in, check, written, error },
+            ways,
+            commits,
+            wall_ns,
+            reader,
+        }
     }
 
     fn until<'s>(&self, began: Nanos, from: Nanos, time: Option<u64>, accesses: u64, stop: &'s AtomicBool) -> Until<'s>
@@ -373,7 +379,7 @@ fn sync_all(path: &std::path::Path) -> Result<()> {
 }
 
 /// As a record keeps it.
-pub fn way(tally: &Tally, one_in: u64) -> WayRun {
+pub fn way(tally: &WayTally, one_in: u64) -> WayRun {
     let timed_one_in = if tally.accesses > 0 { one_in } else { 0 };
     WayRun {
         accesses: tally.accesses,
