@@ -248,7 +248,7 @@ mod tests {
         foreign.write_all_at(&[7; 8192], PIECE as u64 - 100).unwrap();
         assert!(std::fs::read(&path).unwrap() != made);
 
-        restore(&[path.clone()], 3).unwrap();
+        restore(std::slice::from_ref(&path), 3).unwrap();
 
         assert!(std::fs::read(&path).unwrap() == made);
     }

@@ -23,10 +23,11 @@ pub enum Rw {
     /// Random writes
     Randwrite,
     /// Sequential reads and writes
-    #[value(alias = "readwrite")]
-    Rw,
+    #[value(name = "rw", alias = "readwrite")]
+    Mixed,
     /// Random reads and writes
-    Randrw,
+    #[value(name = "randrw")]
+    RandMixed,
 }
 
 /// What is measured.
@@ -151,13 +152,13 @@ impl CompareOptions {
     pub fn direction(&self) -> Direction {
         match self.rw {
             Rw::Read | Rw::Randread => Direction::Read,
-            Rw::Write | Rw::Randwrite | Rw::Rw | Rw::Randrw => Direction::Write,
+            Rw::Write | Rw::Randwrite | Rw::Mixed | Rw::RandMixed => Direction::Write,
         }
     }
 
     /// Whether it takes jobs to do it: reads and writes in one run, commits, options of fio.
     pub fn is_for_jobs(&self) -> bool {
-        matches!(self.rw, Rw::Rw | Rw::Randrw)
+        matches!(self.rw, Rw::Mixed | Rw::RandMixed)
             || self.fsync.is_some()
             || self.fdatasync.is_some()
             || !self.set.is_empty()
@@ -165,7 +166,7 @@ impl CompareOptions {
 
     /// Whether its accesses end in themselves.
     pub fn is_random(&self) -> bool {
-        matches!(self.rw, Rw::Randread | Rw::Randwrite | Rw::Randrw)
+        matches!(self.rw, Rw::Randread | Rw::Randwrite | Rw::RandMixed)
     }
 
     /// The order, checked.
@@ -179,8 +180,8 @@ impl CompareOptions {
         }
         let Some(text) = &self.workload else {
             return Ok(Choice::plain(match self.rw {
-                Rw::Read | Rw::Write | Rw::Rw => "sequential",
-                Rw::Randread | Rw::Randwrite | Rw::Randrw => "uniform",
+                Rw::Read | Rw::Write | Rw::Mixed => "sequential",
+                Rw::Randread | Rw::Randwrite | Rw::RandMixed => "uniform",
             }));
         };
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));

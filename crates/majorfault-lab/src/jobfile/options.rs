@@ -107,7 +107,10 @@ pub const ALL: &[JobOption] = &[
     // Files.
     option(&["filename"], Sets(|draft, value| draft.name_files(needed(value)?))),
     option(&["directory"], Sets(|draft, value| draft.in_directory(needed(value)?))),
-    option(&["filename_format"], Sets(|draft, value| Ok(draft.filename_format = needed(value)?.to_owned()))),
+    option(
+        &["filename_format"],
+        Sets(|draft, value| set(&mut draft.filename_format, needed(value).map(str::to_owned))),
+    ),
     option(
         &["nrfiles", "nr_files"],
         Sets(|draft, value| set(&mut draft.nrfiles, values::count32(needed(value)?).map(Some))),
@@ -220,7 +223,10 @@ pub const ALL: &[JobOption] = &[
     option(&["flow_watermark"], Refused("fio itself has it no more")),
     // Jobs together.
     option(&["stonewall", "wait_for_previous"], Sets(|draft, value| set(&mut draft.stonewall, values::switch(value)))),
-    option(&["wait_for"], Sets(|draft, value| Ok(draft.wait_for = Some(needed(value)?.trim().to_owned())))),
+    option(
+        &["wait_for"],
+        Sets(|draft, value| set(&mut draft.wait_for, needed(value).map(|name| Some(name.trim().to_owned())))),
+    ),
     option(&["new_group"], Sets(|draft, value| set(&mut draft.new_group, values::switch(value)))),
     option(&["exitall"], Sets(|draft, value| set(&mut draft.exitall, values::switch(value)))),
     option(&["exit_what"], Sets(exit_what)),

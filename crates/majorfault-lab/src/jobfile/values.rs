@@ -158,7 +158,7 @@ pub fn block_split(text: &str) -> Read<Vec<BlockLength>> {
     if given > 100 || (open == 0 && given != 100) {
         return Err(format!("the shares of \"{text}\" add up to {given}, not to 100"));
     }
-    let rest = if open == 0 { 0 } else { (100 - given) / open } as u8;
+    let rest = ((100 - given) / open.max(1)) as u8;
     Ok(blocks
         .into_iter()
         .map(|(bytes, share)| BlockLength { bytes, to_bytes: bytes, percent: share.unwrap_or(rest) })

@@ -133,7 +133,7 @@ fn engine(params: &FioParams) -> &'static str {
 fn manner(trial: &Trial, choice: &Choice) -> Result<Manner> {
     let params = FioParams::from_given(&choice.given())?;
     if params.engine == Engine::Job && !trial.jobs.is_empty() {
-        let direct = trial.jobs.iter().any(|job| stage::is_direct(job));
+        let direct = trial.jobs.iter().any(stage::is_direct);
         return Ok(Manner { direct, depth: Some(trial.iodepth) });
     }
     let has_queue = !matches!(params.engine, Engine::Psync | Engine::Mmap);

@@ -271,7 +271,7 @@ impl RanStage<'_> {
 
 impl ClosedStage {
     /// All that is told but the timeline.
-    pub fn told(self, _trial: &Trial, outcome: Outcome, _is_control: bool) -> Ended {
+    pub fn told(self, outcome: Outcome) -> Ended {
         let ClosedStage { driven, jobs, answer, settings, notes, .. } = self;
         let threads = driven.into_iter().map(|one| one.run).collect();
         Ended { settings, notes, threads, answer, jobs, ..Ended::without_figures(outcome) }

@@ -137,7 +137,7 @@ fn work_jobs<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>
     phase(line, "close", began, monotonic());
     let outcome = outcome(closed.driven.iter().find_map(|one| one.error.as_ref()), stop);
     let (timeline, latency) = add_up(trial, closed.began, &closed.driven);
-    Ok(Ended { timeline, latency, ..closed.told(trial, outcome, is_control(trial)) })
+    Ok(Ended { timeline, latency, ..closed.told(outcome) })
 }
 
 /// The target, with the promise by which mapped methods lend bytes in place: what is measured is no copy.

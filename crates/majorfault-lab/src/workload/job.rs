@@ -175,18 +175,6 @@ impl<'a> JobPlan<'a> {
         Ok(JobPlan { verifying: true, ..JobPlan::new(job)? })
     }
 
-    /// The next access; none at the end of the order.
-    pub fn next(&mut self) -> Option<Access> {
-        loop {
-            let access = self.planned()?;
-            match (self.verifying, access.side) {
-                (true, READS) => {}
-                (true, _) => return Some(Access { side: READS, ..access }),
-                (false, _) => return Some(access),
-            }
-        }
-    }
-
     fn planned(&mut self) -> Option<Access> {
         if self.moved >= self.job.io_bytes && !self.began_again() {
             return None;
@@ -369,10 +357,10 @@ impl<'a> JobPlan<'a> {
     /// A length that has room.
     fn length(&mut self, side: usize, room: u64) -> Option<u64> {
         let blocks = &self.job.blocks[side];
-        if let [BlockLength { bytes, to_bytes, .. }] = blocks.as_slice() {
-            if bytes == to_bytes {
-                return (*bytes <= room).then_some(*bytes);
-            }
+        if let [BlockLength { bytes, to_bytes, .. }] = blocks.as_slice()
+            && bytes == to_bytes
+        {
+            return (*bytes <= room).then_some(*bytes);
         }
         let least = blocks.iter().map(|block| block.bytes).min()?;
         if least > room {
@@ -394,6 +382,22 @@ impl<'a> JobPlan<'a> {
         self.moved += length;
         let offset = file as u64 * self.job.file_bytes + begin;
         Access { side, extent: Extent { offset, length: length as usize } }
+    }
+}
+
+impl Iterator for JobPlan<'_> {
+    type Item = Access;
+
+    /// None at the end of the order.
+    fn next(&mut self) -> Option<Access> {
+        loop {
+            let access = self.planned()?;
+            match (self.verifying, access.side) {
+                (true, READS) => {}
+                (true, _) => return Some(Access { side: READS, ..access }),
+                (false, _) => return Some(access),
+            }
+        }
     }
 }
 
@@ -514,8 +518,7 @@ mod tests {
     }
 
     fn all(job: &Job) -> Vec<Access> {
-        let mut plan = JobPlan::new(job).unwrap();
-        std::iter::from_fn(|| plan.next()).take(100_000).collect()
+        JobPlan::new(job).unwrap().take(100_000).collect()
     }
 
     /// The pages of the accesses.
@@ -619,8 +622,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again_and_nothing_else() {
         let job = Job { reads_percent: 50, ..job(200) };
-        let mut again = JobPlan::verifying(&job).unwrap();
-        let read: Vec<Access> = std::iter::from_fn(|| again.next()).collect();
+        let read: Vec<Access> = JobPlan::verifying(&job).unwrap().collect();
 
         let written: Vec<Extent> =
             all(&job).into_iter().filter(|access| access.side == WRITES).map(|access| access.extent).collect();
@@ -634,10 +636,7 @@ mod tests {
         let blocks =
             [vec![length(4096, 4096, 60), length(8192, 8192, 30), length(512, 512, 10)], vec![length(4096, 4096, 100)]];
         let job = Job { blocks, order: draws(Law::Uniform, 1, false), io_bytes: 1 << 40, ..job(1000) };
-        let many: Vec<Access> = {
-            let mut plan = JobPlan::new(&job).unwrap();
-            (0..10_000).filter_map(|_| plan.next()).collect()
-        };
+        let many: Vec<Access> = JobPlan::new(&job).unwrap().take(10_000).collect();
         let count = |bytes: usize| many.iter().filter(|access| access.extent.length == bytes).count();
 
         assert!((5800..6200).contains(&count(4096)) && (2800..3200).contains(&count(8192)), "{}", count(4096));

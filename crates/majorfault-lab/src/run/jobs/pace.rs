@@ -33,7 +33,7 @@ impl Clock {
 
     /// Time until an access may begin; none where it may now. One that may is counted.
     pub fn wait(&mut self, side: usize, bytes: usize) -> Option<Duration> {
-        let Some(gap) = self.gap(side, bytes) else { return None };
+        let gap = self.gap(side, bytes)?;
         let now = monotonic();
         if self.due[side] > now {
             return Some(Duration::from_nanos(self.due[side].0 - now.0));

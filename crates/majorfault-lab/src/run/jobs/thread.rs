@@ -13,7 +13,9 @@ use hdrhistogram::Histogram;
 use majorfault::access::{Class, Filler, Method, Reader, Visitor};
 use majorfault::sys::clock::monotonic;
 use majorfault::{Error, Extent, Nanos, Result};
+use std::fs::File;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,7 +33,9 @@ pub struct JobThread<'a> {
     job: &'a Job,
     number: usize,
     method: &'static Method,
-    files: Vec<&'a std::path::Path>,
+    paths: Vec<&'a Path>,
+    /// Open where commits need them.
+    files: Vec<File>,
     reader: Box<dyn Reader>,
     plan: Result<JobPlan<'a>>,
     /// An access that was planned and has to wait.
@@ -131,7 +135,8 @@ impl<'a> JobThread<'a> {
             job,
             number,
             method,
-            files: job.files.iter().map(|file| trial.data.files[*file].as_path()).collect(),
+            paths: job.files.iter().map(|file| trial.data.files[*file].as_path()).collect(),
+            files: Vec::new(),
             reader,
             plan: JobPlan::new(job),
             pending: None,
@@ -291,11 +296,20 @@ impl<'a> JobThread<'a> {
     fn commit(&mut self) -> Result<()> {
         let began = monotonic();
         match (self.job.commits.metadata, self.method.class) {
-            (true, Class::Explicit) => self.files.iter().try_for_each(|path| sync_all(path))?,
+            (true, Class::Explicit) => self.sync_all()?,
             _ => self.reader.sync()?,
         }
         let _ = self.commits.record(monotonic().0.saturating_sub(began.0).max(1));
         Ok(())
+    }
+
+    /// fsync of every file: the times, too.
+    fn sync_all(&mut self) -> Result<()> {
+        let failed = |error| Error::io("make the writes durable", self.paths[0], error);
+        if self.files.is_empty() {
+            self.files = self.paths.iter().map(File::open).collect::<std::io::Result<_>>().map_err(failed)?;
+        }
+        self.files.iter().try_for_each(File::sync_all).map_err(failed)
     }
 
     /// What follows the last access.
@@ -315,7 +329,7 @@ impl<'a> JobThread<'a> {
         let mut left = self.writes;
         while left > 0 && meter.goes_on() {
             let most = left.min(BATCH).min(meter.room());
-            let batch: Vec<Access> = std::iter::from_fn(|| plan.next()).take(most as usize).collect();
+            let batch: Vec<Access> = plan.by_ref().take(most as usize).collect();
             if batch.is_empty() {
                 return Ok(());
             }
@@ -371,11 +385,6 @@ impl<'a> JobThread<'a> {
         }
         Ok(())
     }
-}
-
-fn sync_all(path: &std::path::Path) -> Result<()> {
-    let opened = std::fs::File::open(path).and_then(|file| file.sync_all());
-    opened.map_err(|error| Error::io("make the writes durable", path, error))
 }
 
 /// As a record keeps it.
