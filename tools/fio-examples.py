@@ -77,7 +77,9 @@ def by_majorfault(args, job, work, *more):
 
 def by_fio(args, job, work):
     """Accesses a second of fio itself, stages and jobs added up; none where it does not run."""
-    (work / "scratch").mkdir(exist_ok=True)
+    # Its files stay: where they are, our runs would find them.
+    work = work / "alone"
+    (work / "scratch").mkdir(parents=True, exist_ok=True)
     text = re.sub(r"^\s*(size|filesize|io_size|runtime|timeout)\s*=.*$", "", Path(job).read_text(), flags=re.M)
     text = re.sub(r"^\[(?!global\])(.*)\]$", rf"[\1]\nsize={args.size}\nruntime={args.runtime}\nend_fsync=1", text, flags=re.M)
     (work / "own.fio").write_text(text)

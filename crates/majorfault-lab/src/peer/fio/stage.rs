@@ -165,3 +165,143 @@ fn added<'a>(all: impl Iterator<Item = &'a Latency>) -> Latency {
     }
     Latency { timed_one_in: u64::from(!sums.is_empty()), buckets: Buckets(sums.into_iter().collect()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Latency;
+    use crate::report::synthetic::Run;
+    use crate::trial::{BlockLength, Choice, Commits, EndsWith, JobOrder, Limits, Pace, Turns};
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    fn job(name: &str, words: &[(&str, &str)]) -> Job {
+        let block = BlockLength { bytes: 4096, to_bytes: 4096, percent: 100 };
+        Job {
+            name: name.to_owned(),
+            files: vec![0],
+            file_bytes: 1 << 20,
+            offset_bytes: 4096,
+            range_bytes: 65536,
+            io_bytes: 32768,
+            loops: 1,
+            reads_percent: 100,
+            order: JobOrder::Steps { hole_bytes: 0 },
+            turns: Turns::RoundRobin(1),
+            blocks: [vec![block], vec![block]],
+            align_bytes: [4096; 2],
+            iodepth: 1,
+            limits: Limits { runtime_ns: None, accesses: None, time_based: false },
+            commits: Commits::default(),
+            pace: Pace::default(),
+            delay_ns: 0,
+            ramp_ns: 0,
+            seed: 9,
+            verify: false,
+            group: 0,
+            ends_with: EndsWith::None,
+            words: words.iter().map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned()))).collect(),
+        }
+    }
+
+    fn stage(jobs: Vec<Job>, given: &[(&str, &str)]) -> Record {
+        let mut record = Run::peer("fio").record();
+        let choice = given.iter().fold(Choice::plain("fio"), |choice, (key, value)| choice.with(key, value));
+        record.trial.arm = Arm::Peer(choice);
+        record.trial.jobs = jobs;
+        record
+    }
+
+    fn call(record: &Record) -> Result<Vec<String>> {
+        let Arm::Peer(choice) = &record.trial.arm else { panic!() };
+        command(&record.trial, &FioParams::from_given(&choice.given()).unwrap())
+    }
+
+    #[test]
+    fn each_job_gets_its_own_words_and_our_files() {
+        let jobs =
+            vec![job("a", &[("ioengine", "libaio"), ("rw", "read")]), job("b", &[("rw", "randread"), ("direct", "1")])];
+
+        let words = call(&stage(jobs, &[("engine", "job")])).unwrap().join(" ");
+
+        let (before, second) = words.split_once("--name=b").unwrap();
+        assert!(
+            before
+                .starts_with("fio --output-format=json+ --eta=never --readonly --name=a --ioengine=libaio --rw=read "),
+            "{before}"
+        );
+        for part in [before, second] {
+            for word in
+                ["--filename=/data/majorfault.0", "--offset=4096", "--size=65536", "--io_size=32768", "--invalidate=0"]
+            {
+                assert!(part.contains(word), "{word} is not in {part}");
+            }
+            assert!(!part.contains("fadvise_hint"), "its own hints: {part}");
+        }
+        assert!(second.contains("--direct=1"));
+    }
+
+    #[test]
+    fn an_engine_that_is_chosen_takes_the_place_of_the_jobs() {
+        let jobs = vec![job("a", &[("ioengine", "libaio"), ("direct", "1")])];
+
+        let words = call(&stage(jobs.clone(), &[("engine", "psync"), ("direct", "off")])).unwrap().join(" ");
+        let refused = call(&stage(jobs.clone(), &[("engine", "mmap")]));
+        let hinted =
+            call(&stage(jobs, &[("engine", "mmap"), ("direct", "off"), ("hint", "random")])).unwrap().join(" ");
+
+        assert!(words.contains("--ioengine=psync --direct=0 --fadvise_hint=0") && !words.contains("libaio"), "{words}");
+        assert!(matches!(refused, Err(majorfault::Error::Missing(_))), "{refused:?}");
+        assert!(hinted.contains("--ioengine=mmap --direct=0 --fadvise_hint=random"), "{hinted}");
+    }
+
+    #[test]
+    fn jobs_that_write_are_durable_inside_the_clock_and_not_read_only() {
+        let writer = Job { reads_percent: 0, ..job("w", &[]) };
+
+        let words = call(&stage(vec![writer], &[("engine", "job")])).unwrap();
+
+        assert!(words.contains(&"--end_fsync=1".to_owned()) && !words.contains(&"--readonly".to_owned()));
+    }
+
+    #[test]
+    fn what_fio_prints_of_each_job_is_kept_apart() {
+        let mut record = stage(vec![job("a", &[]), job("b", &[("fadvise_hint", "0")])], &[("engine", "job")]);
+        let side = |ios: u64| {
+            format!(
+                "{{\"io_bytes\": {}, \"total_ios\": {ios}, \"runtime\": 20, \"lat_ns\": {{\"bins\": {{\"900\": {ios}}}}}}}",
+                ios * 4096
+            )
+        };
+        let told = |read, write| {
+            format!(
+                "{{\"error\": 0, \"read\": {}, \"write\": {}, \"sync\": {{\"total_ios\": 0, \"lat_ns\": {{\"bins\": {{\"70\": 3}}}}}}}}",
+                side(read),
+                side(write)
+            )
+        };
+        let text = format!("{{\n\"jobs\": [{}, {}]}}", told(1, 2), told(4, 8));
+
+        (super::super::PEER.read_back)(&text, ExitStatus::from_raw(0), &mut record).unwrap();
+
+        let counts: Vec<[u64; 3]> =
+            record.jobs.iter().map(|job| [job.read.accesses, job.write.accesses, job.commits.accesses]).collect();
+        assert_eq!(counts, [[1, 2, 3], [4, 8, 3]]);
+        assert_eq!((record.accesses(), record.phases[0].wall_ns), (15, 20_000_000));
+        assert_eq!(record.latency, Latency { timed_one_in: 1, buckets: Buckets(vec![(900, 15)]) });
+        assert_eq!(record.settings["engine"], "psync");
+        assert!(record.notes.iter().any(|note| note.contains("fadvise_hint=1, its default")), "{:?}", record.notes);
+    }
+
+    #[test]
+    fn a_job_that_fails_is_found_wherever_it_stands() {
+        let mut record = stage(vec![job("a", &[]), job("b", &[])], &[("engine", "job")]);
+        let side = r#"{"io_bytes": 0, "total_ios": 0, "runtime": 0}"#;
+        let told = |error: i32| format!("{{\"error\": {error}, \"read\": {side}, \"write\": {side}}}");
+        let text = format!("{{\n\"jobs\": [{}, {}]}}", told(0), told(28));
+
+        let error = (super::super::PEER.read_back)(&text, ExitStatus::from_raw(0), &mut record).unwrap_err();
+
+        assert!(error.to_string().contains("No space left"), "{error}");
+    }
+}
