@@ -76,12 +76,15 @@ def by_majorfault(args, job, work, *more):
 
 
 def by_fio(args, job, work):
-    """Accesses a second of fio itself, stages and jobs added up; none where it does not run."""
+    """Accesses a second of fio itself, stages and jobs added up; none where it does not run.
+
+    Its files are written before, as ours are: a block that was only reserved is read without the device.
+    """
     # Its files stay: where they are, our runs would find them.
     work = work / "alone"
     (work / "scratch").mkdir(parents=True, exist_ok=True)
     text = re.sub(r"^\s*(size|filesize|io_size|runtime|timeout)\s*=.*$", "", Path(job).read_text(), flags=re.M)
-    text = re.sub(r"^\[(?!global\])(.*)\]$", rf"[\1]\nsize={args.size}\nruntime={args.runtime}\nend_fsync=1", text, flags=re.M)
+    text = re.sub(r"^\[(?!global\])(.*)\]$", rf"[\1]\nsize={args.size}\nruntime={args.runtime}\nend_fsync=1\noverwrite=1\nfallocate=none", text, flags=re.M)
     (work / "own.fio").write_text(text)
     said = called(["fio", "--output-format=json", "--eta=never", "own.fio"], work, args.limit)
     if said is None or said.returncode != 0:

@@ -16,6 +16,7 @@ use std::fs;
 use std::path::Path;
 
 pub use draft::Draft;
+pub use options::markdown;
 
 /// The jobs of a file, in the order in which they run.
 #[derive(Debug)]

@@ -524,3 +524,19 @@ pub fn order(draft: &Draft) -> Result<JobOrder, String> {
 
 /// The amount that is nothing.
 pub const NOTHING: Amount = Amount::Of(0);
+
+/// The options as a table of Markdown: what is done with each.
+pub fn markdown() -> String {
+    let mut text = "| option | what is done with it |\n| --- | --- |\n".to_owned();
+    for JobOption { names, does } in ALL {
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let says = match does {
+            Sets(_) => "as fio".to_owned(),
+            Nothing => "nothing; it changes nothing that is measured".to_owned(),
+            Told(says) => format!("told: {says}"),
+            Refused(why) => format!("refused: {why}"),
+        };
+        text.push_str(&format!("| {} | {} |\n", names.join(", "), says.replace('|', "\\|")));
+    }
+    text
+}
