@@ -94,6 +94,26 @@ impl MadeContent {
         Ok(())
     }
 
+    /// Writes any extent of whole words, as made: the words that are there from the first generation.
+    ///
+    /// Errors: Invalid where the extent is not made of whole words.
+    pub fn fill_words(self, extent: Extent, bytes: &mut [u8]) -> Result<()> {
+        let Extent { offset, length } = extent;
+        if offset.is_multiple_of(PAGE as u64) && length.is_multiple_of(PAGE) {
+            return self.fill(extent, 0, bytes);
+        }
+        if !offset.is_multiple_of(8) || !length.is_multiple_of(8) {
+            return Err(Error::Invalid(format!(
+                "writing {length} bytes at {offset} is not made of whole words of 8 bytes"
+            )));
+        }
+        let (words, _) = bytes.as_chunks_mut::<8>();
+        for (number, word) in (offset / 8..).zip(words) {
+            *word = self.word(number / WORDS, number % WORDS).to_le_bytes();
+        }
+        Ok(())
+    }
+
     fn fill_page(self, page: u64, generation: u64, bytes: &mut [u8]) {
         let mut sum = 0u64;
         let (words, _) = bytes.as_chunks_mut::<8>();
@@ -142,6 +162,21 @@ mod tests {
 
         assert_eq!(sum_words(&bytes[..PAGE]), content.page_sum(0));
         assert_eq!(MadeContent::page_and_generation(&bytes[PAGE..]), Some((1, 5)));
+    }
+
+    #[test]
+    fn words_that_are_written_again_are_those_that_were_made() {
+        let content = MadeContent::of(7);
+        let made = made(content, 3, 0);
+
+        for (offset, length) in [(0, 8), (512, 512), (3584, 512), (4088, 16), (4096, 4096), (8, 12280)] {
+            let mut bytes = vec![0; length];
+            content.fill_words(Extent { offset: offset as u64, length }, &mut bytes).unwrap();
+
+            assert!(bytes == made[offset..offset + length], "{length} bytes at {offset}");
+        }
+        assert!(content.fill_words(Extent { offset: 4, length: 8 }, &mut [0; 8]).is_err());
+        assert!(content.fill_words(Extent { offset: 8, length: 4 }, &mut [0; 4]).is_err());
     }
 
     #[test]

@@ -16,7 +16,8 @@ pub fn traits(trial: &Trial, settings: &BTreeMap<String, String>, accesses: u64)
     let workload = workload::named(&trial.workload.name).ok()?;
     let (class, direct, depth) = arm(trial, settings)?;
     let distinct = || (workload.distinct)(&Space::of(trial), &trial.workload.given(), accesses);
-    let distinct_bytes = if class == Class::Procedure { None } else { distinct() };
+    let is_known = class != Class::Procedure && trial.jobs.is_empty();
+    let distinct_bytes = if is_known { distinct() } else { None };
     Some(Traits {
         class,
         direct,

@@ -50,6 +50,24 @@ pub fn arm(text: &str, iodepth: u32) -> Result<Arm> {
     Ok(Arm::Method(choice))
 }
 
+/// The arm without a number of transfers in flight: each job has its own.
+///
+/// Errors: Invalid for an unknown name.
+pub fn without_depth(arm: Arm) -> Result<Arm> {
+    let Arm::Method(mut choice) = arm else { return Ok(arm) };
+    if let Some(depth) = methods::named(&choice.name)?.depth {
+        choice.given.remove(depth);
+    }
+    Ok(Arm::Method(choice))
+}
+
+/// The peers that take part in jobs: with the engine that each job names.
+pub fn peers_of_jobs() -> Vec<Arm> {
+    let of_job =
+        |peer: &&peer::Peer| peer.of_job.map(|(key, value)| Arm::Peer(Choice::plain(peer.name).with(key, value)));
+    peer::ALL.iter().filter_map(of_job).collect()
+}
+
 /// The one of `arms` that does the same as `wanted`, whether its defaults were typed or not; where none does, it joins them.
 ///
 /// Errors: Invalid for a name or parameter that nothing has.

@@ -298,6 +298,8 @@ fn comparison(
         seed: 1,
         interval_ns: 250_000_000,
         repetition: 0,
+        jobs: Vec::new(),
+        stage: String::new(),
     };
     Ok(Comparison { trial, arms, repetitions: RUNS })
 }

@@ -59,6 +59,9 @@ pub struct Record {
     /// What a procedure counted itself; the unit ends the name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, u64>,
+    /// What each job of a stage did, in the order of the trial's jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobRun>,
     /// Which cell of which experiment it is, where it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cell: Option<Cell>,
@@ -166,6 +169,32 @@ pub struct ThreadRun {
     pub bytes: u64,
     /// From the common start to this thread's last access.
     pub wall_ns: u64,
+}
+
+/// What one job of a stage did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRun {
+    /// Its section's name.
+    pub name: String,
+    /// From its own start to its last access.
+    pub wall_ns: u64,
+    /// What it read.
+    pub read: WayRun,
+    /// What it wrote.
+    pub write: WayRun,
+    /// How often what it had written was made durable, and how long each time took.
+    pub commits: WayRun,
+}
+
+/// Accesses that went one way.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WayRun {
+    /// How many.
+    pub accesses: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long they took.
+    pub latency: Latency,
 }
 
 /// What happened when, on one clock.

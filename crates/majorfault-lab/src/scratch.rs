@@ -154,6 +154,29 @@ impl Scratch {
     }
 }
 
+/// Writes the content of made files once more, through to the device: another program put bytes of its own there.
+///
+/// Errors: Io.
+pub fn restore(paths: &[PathBuf], seed: u64) -> Result<()> {
+    let content = MadeContent::of(seed);
+    let mut bytes = vec![0; PIECE];
+    for path in paths {
+        let rewrite = |bytes: &mut [u8]| -> Result<()> {
+            let failed = |error| Error::io("make the content again", path, error);
+            let file = File::options().write(true).open(path).map_err(failed)?;
+            let length = file.metadata().map_err(failed)?.len() / PAGE as u64 * PAGE as u64;
+            for offset in (0..length).step_by(PIECE) {
+                let piece = PIECE.min((length - offset) as usize);
+                content.fill(Extent { offset, length: piece }, 0, &mut bytes[..piece])?;
+                file.write_all_at(&bytes[..piece], offset).map_err(failed)?;
+            }
+            file.sync_all().map_err(failed)
+        };
+        rewrite(&mut bytes)?;
+    }
+    Ok(())
+}
+
 /// Bytes of each file.
 fn share(wanted: &Wanted) -> Result<u64> {
     let Wanted { size, files, stripe, seed: _ } = wanted;
@@ -213,6 +236,21 @@ mod tests {
             target.files()[index].file.read_exact_at(&mut bytes, offset).unwrap();
             assert_eq!(sum_words(&bytes), MadeContent::of(3).page_sum(page), "page {page}");
         }
+    }
+
+    #[test]
+    fn what_another_program_wrote_is_made_again() {
+        let dir = directory(None, Bytes::mib(3)).unwrap();
+        let scratch = Scratch::make(&dir, &wanted(Bytes(PIECE as u64 + 8192), 1), &CALM, |_| {}).unwrap();
+        let path = scratch.paths().remove(0);
+        let made = std::fs::read(&path).unwrap();
+        let foreign = File::options().write(true).open(&path).unwrap();
+        foreign.write_all_at(&[7; 8192], PIECE as u64 - 100).unwrap();
+        assert!(std::fs::read(&path).unwrap() != made);
+
+        restore(std::slice::from_ref(&path), 3).unwrap();
+
+        assert!(std::fs::read(&path).unwrap() == made);
     }
 
     #[test]

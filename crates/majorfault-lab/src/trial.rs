@@ -1,5 +1,7 @@
 //! A trial: everything that decides what one run does, as a plain value that a record keeps and a child process reads.
 
+mod job;
+
 use crate::data::MadeContent;
 use majorfault::params::Given;
 use majorfault::{Bytes, Layout, Nanos};
@@ -7,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+
+pub use job::{BlockLength, Commits, EndsWith, Job, JobOrder, Law, Pace, READS, Turns, WRITES};
 
 /// One run of one workload through one access method, in one place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -37,6 +41,12 @@ pub struct Trial {
     pub interval_ns: u64,
     /// Which of the interleaved repetitions this is, from 0.
     pub repetition: u32,
+    /// The jobs of a stage, one for each thread; then its files and limits are theirs. Empty for one workload.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<Job>,
+    /// The stage's name, where it is one of several: which jobs of which file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub stage: String,
 }
 
 /// The files of a trial.
@@ -156,6 +166,14 @@ impl Choice {
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> Choice {
         self.given.insert(key.to_owned(), value.to_string());
         self
+    }
+
+    /// The same with `depth` in flight, where the kind has that parameter and was told nothing else.
+    pub fn at_depth(&self, parameter: Option<&str>, depth: u32) -> Choice {
+        match parameter {
+            Some(parameter) if !self.given.contains_key(parameter) => self.clone().with(parameter, depth),
+            _ => self.clone(),
+        }
     }
 
     /// The parameters as the library takes them.

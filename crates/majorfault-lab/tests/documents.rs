@@ -33,6 +33,7 @@ const COMMANDS: &[&str] = &[
     "majorfault reproduce ",
     "majorfault top ",
     "python3 tools/doctor-programs.py ",
+    "python3 tools/fio-examples.py ",
 ];
 
 fn root() -> PathBuf {
@@ -200,7 +201,11 @@ const TABLE: (&str, &str) = ("<!-- made by `majorfault list rules --markdown` --
 
 /// The document with the table of rules as the rules declare it.
 fn with_table(document: &str, table: &str) -> String {
-    let (begin, end) = TABLE;
+    between(document, TABLE, table)
+}
+
+/// The document with the text between two marks.
+fn between(document: &str, (begin, end): (&str, &str), table: &str) -> String {
     let (before, rest) = document.split_once(begin).expect("the mark before the table is gone");
     let (_, after) = rest.split_once(end).expect("the mark after the table is gone");
     format!("{before}{begin}{table}{end}{after}")
@@ -216,6 +221,20 @@ fn the_table_of_rules_is_what_the_rules_declare() {
     }
     let advice = "make the table again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents rules";
     assert!(made == text("docs/doctor.md"), "docs/doctor.md does not say what the rules declare; {advice}");
+}
+
+/// The marks around the table of options in jobs.md.
+const OPTIONS: (&str, &str) = ("<!-- made from crates/majorfault-lab/src/jobfile/options.rs -->\n", "<!-- end -->");
+
+#[test]
+fn the_table_of_a_jobs_options_is_what_they_declare() {
+    let made = between(&text("docs/jobs.md"), OPTIONS, &majorfault_lab::jobfile::markdown());
+
+    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
+        fs::write(root().join("docs/jobs.md"), &made).unwrap();
+    }
+    let advice = "make the table again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents options";
+    assert!(made == text("docs/jobs.md"), "docs/jobs.md does not say what the options declare; {advice}");
 }
 
 #[test]

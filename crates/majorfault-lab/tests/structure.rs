@@ -62,9 +62,11 @@ const NAMED: &[&str] = &["Method", "Policy", "Workload", "Peer", "Procedure", "R
 const OTHER_THINGS: &[(&str, &str, &str)] = &[
     ("command/compare.rs", "fio", "how the name of a job file ends"),
     ("command/options.rs", "none", "no memory limit"),
-    ("jobfile.rs", "zipf", "a random_distribution of fio"),
-    ("jobfile.rs", "mmap", "an ioengine of fio"),
+    ("jobfile/options.rs", "none", "a verify of fio"),
+    ("jobfile/options.rs", "sequential", "a file_service_type of fio"),
+    ("jobfile/values.rs", "zipf", "a random_distribution of fio"),
     ("peer/fio.rs", "mmap", "an ioengine of fio"),
+    ("peer/fio/stage.rs", "direct", "an option of fio"),
     ("report/advice.rs", "populate", "a parameter of mmap"),
 ];
 

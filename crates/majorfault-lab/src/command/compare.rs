@@ -1,6 +1,7 @@
 //! `majorfault compare`: the access methods side by side on one workload, with a verdict.
 
 use crate::command::guest;
+use crate::command::jobs;
 use crate::command::options::{CompareOptions, Memory};
 use crate::command::programs::{self, Conditions, ProgramOptions};
 use crate::command::{Bars, Exit, stop_flag};
@@ -15,6 +16,7 @@ use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session::{self, Comparison, interleave};
 use crate::trial::{Arm, CacheState, Data, Direction, Trial};
+use clap::ArgMatches;
 use majorfault::{Bytes, Error, Layout, Result, Target};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,9 +41,9 @@ pub struct Args {
     /// Show no progress and no remarks on standard error
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
-    /// The job file that said the rest.
+    /// What was typed of the options that a job has, by fio's names.
     #[arg(skip)]
-    job: Option<PathBuf>,
+    typed: Vec<(String, Option<String>)>,
 }
 
 impl Args {
@@ -53,9 +55,13 @@ impl Args {
         }
     }
 
-    /// The same after the job file's words stand before the user's own: the last file named is the job file.
-    pub fn after_job_file(mut self) -> Args {
-        self.job = self.files.pop();
+    /// The same, knowing which options were typed and are not only at their defaults.
+    pub fn with_typed(mut self, matches: Option<&ArgMatches>) -> Args {
+        self.typed = matches.map(jobs::typed).unwrap_or_default();
+        self.typed.extend(self.options.set.iter().map(|word| match word.split_once('=') {
+            Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
+            None => (word.clone(), None),
+        }));
         self
     }
 }
@@ -100,6 +106,9 @@ pub fn run(mut args: Args) -> Result<Exit> {
     if !args.own.program.is_empty() {
         return of_program(args, &stop);
     }
+    if args.job_file().is_some() || args.options.is_for_jobs() {
+        return of_jobs(args, &stop);
+    }
     let traced = args.options.traced()?;
     if let (Some(traced), true) = (&traced, args.files.is_empty()) {
         match &traced.path {
@@ -136,6 +145,8 @@ pub fn run(mut args: Args) -> Result<Exit> {
         seed: options.randseed,
         interval_ns: options.interval.0.max(1_000_000),
         repetition: 0,
+        jobs: Vec::new(),
+        stage: String::new(),
     };
     trial.memory_bytes = memory(options, &trial, &mut machine)?;
     check_trial(&trial)?;
@@ -147,6 +158,39 @@ pub fn run(mut args: Args) -> Result<Exit> {
     }
     show(&records, &args.output, page.as_ref(), stop.load(Ordering::Relaxed))?;
     Ok(exit(&records, &stop))
+}
+
+/// The jobs of a job file, or one job of reads and writes.
+fn of_jobs(args: Args, stop: &AtomicBool) -> Result<Exit> {
+    let job_file = args.job_file().map(Path::to_owned);
+    let asked = jobs::Asked { job_file, files: &args.files, typed: &args.typed, options: &args.options };
+    let plan = jobs::StagePlan::of(&asked)?;
+    let name = session::name();
+    let mut outputs = Outputs::new(args.output.force);
+    outputs.reads("the file under test", plan.existing());
+    outputs.reads("the job file", &asked.job_file);
+    let page = outputs.claim_named("--report", Kind::Page, args.output.report.as_deref())?;
+    let mut kept = outputs.records("--records", args.records.as_deref(), &name)?;
+    if let Some(place) = &args.options.place.place {
+        return in_guest(&args, place, stop, kept, page.as_ref());
+    }
+    place::clean_stale();
+    let bars = Bars::new(args.quiet);
+    if !args.quiet {
+        plan.told().iter().for_each(|told| eprintln!("note: {told}"));
+    }
+    let ready = plan.ready(stop, &bars)?;
+    let mut records = Vec::new();
+    for stage in ready.stages()? {
+        let machine = machine::look(&stage.trial.data.files);
+        let session = run::Session { name: name.clone(), machine, stop };
+        records.extend(measure(&stage, ready.baseline(), &session, &mut kept, &bars)?);
+    }
+    if !args.quiet {
+        eprintln!("records: {}", kept.path().display());
+    }
+    show(&records, &args.output, page.as_ref(), stop.load(Ordering::Relaxed))?;
+    Ok(exit(&records, stop))
 }
 
 /// The user's own program instead of our methods.
@@ -177,7 +221,7 @@ fn in_guest(
     mut kept: Records,
     page: Option<&outputs::Output>,
 ) -> Result<Exit> {
-    guest::without_files(&[args.files.as_slice(), args.job.as_slice()].concat())?;
+    guest::without_files(&args.files)?;
     let (records, ended) = guest::run(place, stop, &mut kept, args.quiet)?;
     if records.is_empty() {
         return Ok(ended);
@@ -194,7 +238,6 @@ fn outputs(args: &Args, session: &str) -> Result<(Option<outputs::Output>, Recor
     let mut outputs = Outputs::new(args.output.force);
     let workload = args.options.workload()?;
     outputs.reads("the file under test", &args.files);
-    outputs.reads("the job file", &args.job);
     outputs.reads("the workload's file", workload.given.values().filter(|value| Path::new(value).is_file()));
     let page = outputs.claim_named("--report", Kind::Page, args.output.report.as_deref())?;
     Ok((page, outputs.records("--records", args.records.as_deref(), session)?))
@@ -341,10 +384,22 @@ fn measure(
     let records = interleave(comparison, session, |record| {
         bar.inc(1);
         bar.set_message(format!("{}", record.trial.arm));
+        restored(record)?;
         kept.add(&with_baseline(record.clone()))
     })?;
     bar.finish_and_clear();
     Ok(records.into_iter().map(with_baseline).collect())
+}
+
+/// What a peer wrote is not what our methods expect to read: the content is made again.
+fn restored(record: &Record) -> Result<()> {
+    let Trial { arm, data, direction, jobs, .. } = &record.trial;
+    match (arm, data.content_seed) {
+        (Arm::Peer(_), Some(seed)) if *direction == Direction::Write && !jobs.is_empty() => {
+            scratch::restore(&data.files, seed)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes results as asked: on standard output and, where wanted, as a page; where the session was `stopped`, not over

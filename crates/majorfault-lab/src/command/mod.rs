@@ -8,6 +8,7 @@ mod enter;
 mod guard;
 mod guest;
 mod hold;
+mod jobs;
 mod kernel;
 mod kernel_test;
 mod launched;
@@ -24,10 +25,8 @@ mod trace;
 mod words;
 mod worker;
 
-use crate::jobfile;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use progress::Bars;
-use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -102,11 +101,12 @@ impl From<Exit> for ExitCode {
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let command = match Cli::parse().command {
-        Command::Compare(args) => with_job_file(args),
-        other => Ok(other),
+    let matches = Cli::command().get_matches();
+    let command = match Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()).command {
+        Command::Compare(args) => Command::Compare(Box::new(args.with_typed(matches.subcommand_matches("compare")))),
+        other => other,
     };
-    let result = command.and_then(run);
+    let result = run(command);
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -117,19 +117,6 @@ pub fn main() -> ExitCode {
             }
         }
     }
-}
-
-/// The words of a job file go before the user's own, which win where both say something.
-fn with_job_file(args: Box<compare::Args>) -> majorfault::Result<Command> {
-    let Some(path) = args.job_file() else { return Ok(Command::Compare(args)) };
-    let from_job = jobfile::words(path)?;
-    let mut own: Vec<OsString> = std::env::args_os().collect();
-    let at = own.iter().position(|word| word == "compare").map_or(own.len(), |at| at + 1);
-    own.splice(at..at, from_job.into_iter().map(OsString::from));
-    Ok(match Cli::parse_from(own).command {
-        Command::Compare(args) => Command::Compare(Box::new(args.after_job_file())),
-        other => other,
-    })
 }
 
 fn run(command: Command) -> majorfault::Result<Exit> {

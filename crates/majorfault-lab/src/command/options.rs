@@ -22,6 +22,12 @@ pub enum Rw {
     Write,
     /// Random writes
     Randwrite,
+    /// Sequential reads and writes
+    #[value(name = "rw", alias = "readwrite")]
+    Mixed,
+    /// Random reads and writes
+    #[value(name = "randrw")]
+    RandMixed,
 }
 
 /// What is measured.
@@ -30,6 +36,24 @@ pub struct CompareOptions {
     /// Direction and order of the accesses
     #[arg(long, value_enum, default_value = "randread", help_heading = "Workload")]
     pub rw: Rw,
+    /// Reads among a hundred accesses of rw and randrw [default: 50]
+    #[arg(long, value_name = "PERCENT", help_heading = "Workload")]
+    pub rwmixread: Option<u8>,
+    /// Writes among a hundred accesses of rw and randrw
+    #[arg(long, value_name = "PERCENT", conflicts_with = "rwmixread", help_heading = "Workload")]
+    pub rwmixwrite: Option<u8>,
+    /// Make what was written durable after every N writes (fsync)
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    pub fsync: Option<u64>,
+    /// Make what was written durable after every N writes (fdatasync: without the file's times)
+    #[arg(long, value_name = "N", help_heading = "Workload")]
+    pub fdatasync: Option<u64>,
+    /// Of a job file only this section; may be repeated
+    #[arg(long, value_name = "NAME", help_heading = "Workload")]
+    pub section: Vec<String>,
+    /// An option of fio for every job of a job file, over what the file says: OPTION=VALUE; may be repeated
+    #[arg(long, value_name = "OPTION", help_heading = "Workload")]
+    pub set: Vec<String>,
     /// Order of the accesses, where it is neither sequential nor uniform: NAME[:key=value,...], see `majorfault list workloads`
     #[arg(long, value_name = "NAME", help_heading = "Workload")]
     pub workload: Option<String>,
@@ -128,8 +152,21 @@ impl CompareOptions {
     pub fn direction(&self) -> Direction {
         match self.rw {
             Rw::Read | Rw::Randread => Direction::Read,
-            Rw::Write | Rw::Randwrite => Direction::Write,
+            Rw::Write | Rw::Randwrite | Rw::Mixed | Rw::RandMixed => Direction::Write,
         }
+    }
+
+    /// Whether it takes jobs to do it: reads and writes in one run, commits, options of fio.
+    pub fn is_for_jobs(&self) -> bool {
+        matches!(self.rw, Rw::Mixed | Rw::RandMixed)
+            || self.fsync.is_some()
+            || self.fdatasync.is_some()
+            || !self.set.is_empty()
+    }
+
+    /// Whether its accesses end in themselves.
+    pub fn is_random(&self) -> bool {
+        matches!(self.rw, Rw::Randread | Rw::Randwrite | Rw::RandMixed)
     }
 
     /// The order, checked.
@@ -143,8 +180,8 @@ impl CompareOptions {
         }
         let Some(text) = &self.workload else {
             return Ok(Choice::plain(match self.rw {
-                Rw::Read | Rw::Write => "sequential",
-                Rw::Randread | Rw::Randwrite => "uniform",
+                Rw::Read | Rw::Write | Rw::Mixed => "sequential",
+                Rw::Randread | Rw::Randwrite | Rw::RandMixed => "uniform",
             }));
         };
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));

@@ -124,6 +124,8 @@ impl Setting<'_> {
             seed: 1,
             interval_ns: 250_000_000,
             repetition: 0,
+            jobs: Vec::new(),
+            stage: String::new(),
         }
     }
 

@@ -4,6 +4,8 @@
 //! `norandommap`, because uniform draws repeat blocks; no mmap engine with `direct=1`, which would be buffered without
 //! a word; no unit that a version of fio could read in another way, only plain bytes.
 
+mod stage;
+
 use super::{Manner, Peer};
 use crate::record::{Answer, Buckets, Latency, Phase, Record, ThreadRun};
 use crate::trial::{Arm, Choice, Direction, Trial};
@@ -20,6 +22,7 @@ pub(super) const PEER: Peer = Peer {
     summary: "the flexible I/O tester, on the same files with the same law of offsets, block, depth and time",
     needs: &[&FIO],
     params: FioParams::declared,
+    of_job: Some(("engine", "job")),
     manner,
     command,
     read_back,
@@ -41,6 +44,8 @@ majorfault::choices! {
         Psync = "psync",
         /// A mapping.
         Mmap = "mmap",
+        /// As each job of a job file says, with its own `direct`.
+        Job = "job",
     }
 }
 
@@ -58,6 +63,22 @@ majorfault::choices! {
     }
 }
 
+majorfault::choices! {
+    /// What fio tells the kernel of its order where it does not go past the page cache; its `fadvise_hint`.
+    enum Advised {
+        /// Nothing, as our mmap and pread without a hint; for a job, what the job file says.
+        Auto = "auto",
+        /// Nothing.
+        None = "none",
+        /// Random or sequential by the job's order, as fio does without being told.
+        Own = "own",
+        /// Random.
+        Random = "random",
+        /// Sequential.
+        Sequential = "sequential",
+    }
+}
+
 majorfault::params! {
     /// How fio is called.
     struct FioParams {
@@ -69,6 +90,8 @@ majorfault::params! {
         register: Switch = Switch::On,
         /// What its buffers are made of (`mem`). Not fio's own default: disks take transfers into small pages in pieces.
         buffers: Buffers = Buffers::Auto,
+        /// What it tells the kernel of its order (`fadvise_hint`). Nothing, so that it stands beside our methods without a hint.
+        hint: Advised = Advised::Auto,
         /// A thread of the kernel that sends what fio queues (`sqthread_poll`); off, because it takes a processor for itself.
         sqthread_poll: Switch = Switch::Off,
     }
@@ -100,8 +123,8 @@ fn cannot(reason: &str, remedy: &str) -> Error {
 /// The engine in force.
 fn engine(params: &FioParams) -> &'static str {
     match (params.engine, IO_URING.met()) {
-        (Engine::Auto, Ok(())) | (Engine::IoUring, _) => "io_uring",
-        (Engine::Auto, Err(_)) | (Engine::Libaio, _) => "libaio",
+        (Engine::Auto | Engine::Job, Ok(())) | (Engine::IoUring, _) => "io_uring",
+        (Engine::Auto | Engine::Job, Err(_)) | (Engine::Libaio, _) => "libaio",
         (Engine::Psync, _) => "psync",
         (Engine::Mmap, _) => "mmap",
     }
@@ -109,6 +132,10 @@ fn engine(params: &FioParams) -> &'static str {
 
 fn manner(trial: &Trial, choice: &Choice) -> Result<Manner> {
     let params = FioParams::from_given(&choice.given())?;
+    if params.engine == Engine::Job && !trial.jobs.is_empty() {
+        let direct = trial.jobs.iter().any(stage::is_direct);
+        return Ok(Manner { direct, depth: Some(trial.iodepth) });
+    }
     let has_queue = !matches!(params.engine, Engine::Psync | Engine::Mmap);
     Ok(Manner { direct: params.direct.is_on(), depth: has_queue.then_some(trial.iodepth) })
 }
@@ -116,6 +143,9 @@ fn manner(trial: &Trial, choice: &Choice) -> Result<Manner> {
 fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     let params = FioParams::from_given(&choice.given())?;
     FIO.met()?;
+    if !trial.jobs.is_empty() {
+        return stage::command(trial, &params);
+    }
     let engine = engine(&params);
     let direct = params.direct == Switch::On;
     if direct && engine == "mmap" {
@@ -155,6 +185,9 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     if params.sqthread_poll == Switch::On && has_ring {
         flags.push("--sqthread_poll");
     }
+    if !direct {
+        options.insert("fadvise_hint", hint_word(params.hint).unwrap_or("0").to_owned());
+    }
     let buffers = buffers(&params, trial);
     if buffers == Buffers::Shmhuge {
         options.insert("mem", "shmhuge".to_owned());
@@ -172,6 +205,17 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     let program = if buffers == Buffers::Transparent { TRANSPARENT } else { &TRANSPARENT[2..] };
     let program = program.iter().map(|word| (*word).to_owned());
     Ok(program.chain(name).chain(options).chain(flags).collect())
+}
+
+/// The value of `fadvise_hint`; none where nothing was chosen.
+fn hint_word(hint: Advised) -> Option<&'static str> {
+    match hint {
+        Advised::Auto => None,
+        Advised::None => Some("0"),
+        Advised::Own => Some("1"),
+        Advised::Random => Some("random"),
+        Advised::Sequential => Some("sequential"),
+    }
 }
 
 /// What its buffers are made of here.
@@ -260,14 +304,24 @@ fn ends(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&st
 /// fio's JSON, as much of it as a record keeps.
 #[derive(Deserialize)]
 struct Printed {
-    jobs: Vec<Job>,
+    jobs: Vec<Told>,
 }
 
 #[derive(Deserialize)]
-struct Job {
+struct Told {
     error: i32,
     read: Side,
     write: Side,
+    #[serde(default)]
+    sync: Synced,
+}
+
+#[derive(Default, Deserialize)]
+struct Synced {
+    #[serde(default)]
+    total_ios: u64,
+    #[serde(default)]
+    lat_ns: Histogram,
 }
 
 #[derive(Deserialize)]
@@ -286,6 +340,20 @@ struct Histogram {
     bins: BTreeMap<String, u64>,
 }
 
+impl Histogram {
+    /// fio 3.33 leaves the number of syncs at 0 and has them here.
+    fn count(&self) -> u64 {
+        self.bins.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    fn latency(&self) -> Latency {
+        let parsed = self.bins.iter().filter_map(|(edge, count)| Some((edge.parse().ok()?, *count)));
+        let mut bins: Vec<(u64, u64)> = parsed.collect();
+        bins.sort_unstable();
+        Latency { timed_one_in: u64::from(!bins.is_empty()), buckets: Buckets(bins) }
+    }
+}
+
 fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
     // Complaints stand before the document.
     let (complaints, document) = text.split_at(text.find("{\n").unwrap_or(text.len()));
@@ -294,13 +362,18 @@ fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
         let said = if complaints.is_empty() { why.to_string() } else { complaints.clone() };
         Error::Invalid(format!("fio ended with {ended} and gave no result: {said}"))
     })?;
-    let job = printed.jobs.first().ok_or_else(|| Error::Invalid("fio ran no job".to_owned()))?;
+    let first = printed.jobs.first().ok_or_else(|| Error::Invalid("fio ran no job".to_owned()))?;
+    let job = printed.jobs.iter().find(|job| job.error != 0).unwrap_or(first);
     if job.error != 0 || !ended.success() {
         let error = std::io::Error::from_raw_os_error(job.error);
         return Err(Error::Invalid(format!("fio failed: {error} {complaints}")));
     }
     if !complaints.is_empty() {
         record.notes.push(format!("fio says: {complaints}"));
+    }
+    if !record.trial.jobs.is_empty() {
+        stage::read_back(&printed.jobs, record);
+        return Ok(());
     }
     let side = if record.trial.direction == Direction::Write { &job.write } else { &job.read };
     let wall_ns = side.runtime.saturating_mul(1_000_000);
@@ -312,14 +385,17 @@ fn read_back(text: &str, ended: ExitStatus, record: &mut Record) -> Result<()> {
         wall_ns,
         counters: BTreeMap::new(),
     }];
-    let mut bins: Vec<(u64, u64)> =
-        side.lat_ns.bins.iter().filter_map(|(edge, count)| Some((edge.parse().ok()?, *count))).collect();
-    bins.sort_unstable();
-    record.latency = Latency { timed_one_in: u64::from(!bins.is_empty()), buckets: Buckets(bins) };
+    record.latency = side.lat_ns.latency();
     record.answer = Answer::Unchecked("fio does not hand its bytes over".to_owned());
     if let Arm::Peer(choice) = &record.trial.arm {
         let params = FioParams::from_given(&choice.given())?;
         let made_of = buffers(&params, &record.trial).text();
+        if !params.direct.is_on() && params.hint == Advised::Auto {
+            record.notes.push(
+                "fio gave the kernel no hint (fadvise_hint=0), as our methods without one; hint=own has its usual ones"
+                    .to_owned(),
+            );
+        }
         record.settings = params.given().with("engine", engine(&params)).with("buffers", made_of).0;
     }
     Ok(())

@@ -24,6 +24,8 @@ pub struct Peer {
     pub needs: &'static [&'static Need],
     /// Its parameters.
     pub params: fn() -> Vec<Param>,
+    /// The parameter by which it takes part in jobs as they are written; none where it cannot.
+    pub of_job: Option<(&'static str, &'static str)>,
     /// How it would reach the files of a trial.
     ///
     /// Errors: Invalid (unknown parameter).

@@ -47,7 +47,12 @@ pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
 /// What was done, as fio's names where it has them.
 pub fn workload(group: &Group<'_>) -> Vec<(&'static str, String)> {
     let trial = group.trial;
-    let direction = if trial.direction == Direction::Write { "write" } else { "read" };
+    let is_mixed = trial.jobs.iter().any(|job| job.reads_percent > 0) && trial.direction == Direction::Write;
+    let direction = match trial.direction {
+        Direction::Write if is_mixed => "reads and writes",
+        Direction::Write => "write",
+        Direction::Read => "read",
+    };
     vec![
         ("workload", format!("{} {direction}", trial.workload)),
         ("bs", Bytes(trial.block_bytes).to_string()),
@@ -72,6 +77,9 @@ const USUAL_INTERVAL_NS: u64 = 250_000_000;
 /// The command that repeats the measurement on the same files (made files: on files made the same way).
 pub fn command(group: &Group<'_>) -> String {
     let trial = group.trial;
+    if !trial.jobs.is_empty() {
+        return command_of_jobs(group);
+    }
     let mut words = vec!["majorfault compare".to_owned()];
     match trial.data.content_seed {
         Some(_) => words.push(format!("--nrfiles {}", trial.data.files.len())),
@@ -97,6 +105,18 @@ pub fn command(group: &Group<'_>) -> String {
     words.extend(group.arms.iter().map(|arm| quoted(&format!("--method={}", typed(&arm.records[0].trial.arm)))));
     words.push(format!("--runs {} --randseed {}", group.repetitions, trial.seed));
     words.extend((trial.interval_ns != USUAL_INTERVAL_NS).then(|| format!("--interval {}", Nanos(trial.interval_ns))));
+    words.join(" ")
+}
+
+/// The command for the job file, or for the one job that no file said, as far as the record has it.
+fn command_of_jobs(group: &Group<'_>) -> String {
+    let trial = group.trial;
+    let file = trial.stage.split(", stage ").next().unwrap_or_default();
+    let mut words = vec!["majorfault compare".to_owned(), quoted(if file.is_empty() { "JOB.fio" } else { file })];
+    words.push(format!("--cache {}", trial.cache));
+    words.extend(trial.memory_bytes.map(|limit| format!("--memory {}", Bytes(limit))));
+    words.extend(group.arms.iter().map(|arm| quoted(&format!("--method={}", typed(&arm.records[0].trial.arm)))));
+    words.push(format!("--runs {}", group.repetitions));
     words.join(" ")
 }
 

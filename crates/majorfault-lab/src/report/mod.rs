@@ -18,6 +18,7 @@ pub mod ledger_page;
 pub mod phases;
 pub mod plot;
 pub mod series;
+pub mod stage;
 mod summary;
 #[cfg(test)]
 pub(crate) mod synthetic;

@@ -184,6 +184,8 @@ fn trial(arm: Arm) -> Trial {
         seed: 7,
         interval_ns: INTERVAL_NS,
         repetition: 0,
+        jobs: Vec::new(),
+        stage: String::new(),
     }
 }
 
@@ -213,6 +215,7 @@ fn record(trial: Trial) -> Record {
         missing: Vec::new(),
         notes: Vec::new(),
         figures: BTreeMap::new(),
+        jobs: Vec::new(),
         cell: None,
         baseline: None,
     }

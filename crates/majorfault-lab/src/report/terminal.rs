@@ -4,7 +4,7 @@
 //! Writes colour as escape sequences; give it a writer that removes them where they are not wanted (`anstream`).
 
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, words};
+use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, stage, words};
 use crate::stats::PairedRatio;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use std::collections::BTreeSet;
@@ -40,8 +40,13 @@ pub fn print(summary: &Summary<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_group(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(heading) = stage::heading(group) {
+        wrapped(out, "", &safe(&heading), BOLD)?;
+        writeln!(out)?;
+    }
     answer(group, out)?;
     table(group, out)?;
+    jobs(group, out)?;
     reasons(group, out)?;
     conditions_not_met(group, out)?;
     phases(group, out)?;
@@ -84,10 +89,7 @@ fn measured_on(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     let (throughput, unit) = throughput_of(group);
-    let mut table = Table::new();
-    let style = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    table.set_header([
+    let mut table = framed([
         "method",
         unit,
         "ratio",
@@ -108,6 +110,43 @@ fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Some(column) = table.column_mut(0) {
         column.set_padding((0, 0));
         column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME_WIDTH)));
+    }
+    for (index, line) in table.lines().enumerate() {
+        let style = if index < 2 { BOLD } else { "" };
+        writeln!(out, "{style}{}{PLAIN}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+/// What each job of a stage did by each method.
+fn jobs(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let rows = stage::rows(group);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut table = framed(stage::TITLES);
+    for row in rows {
+        table.add_row(row.map(|cell| safe(&cell)));
+    }
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    writeln!(out)?;
+    drawn(table, out)
+}
+
+/// A table with a line below its titles.
+fn framed<const N: usize>(titles: [&str; N]) -> Table {
+    let mut table = Table::new();
+    let style = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
+    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
+    table.set_header(titles);
+    table
+}
+
+fn drawn(mut table: Table, out: &mut dyn Write) -> io::Result<()> {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
     }
     for (index, line) in table.lines().enumerate() {
         let style = if index < 2 { BOLD } else { "" };

@@ -1,6 +1,6 @@
 //! What the watching process and the worker tell each other: one JSON value a line, over the worker's pipes.
 
-use crate::record::{Answer, CacheEvidence, Latency, Outcome, ThreadRun, Timeline};
+use crate::record::{Answer, CacheEvidence, JobRun, Latency, Outcome, ThreadRun, Timeline};
 use crate::trial::Trial;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -68,6 +68,9 @@ pub struct Ended {
     /// What a procedure counted itself.
     #[serde(default)]
     pub figures: BTreeMap<String, u64>,
+    /// One for each job of a stage.
+    #[serde(default)]
+    pub jobs: Vec<JobRun>,
 }
 
 impl Ended {
@@ -82,6 +85,7 @@ impl Ended {
             latency: Latency::default(),
             answer: Answer::Unchecked("nothing was read".to_owned()),
             figures: BTreeMap::new(),
+            jobs: Vec::new(),
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Until<'a> {
     pub accesses: u64,
     /// Raised when another thread failed or the user wants to stop.
     pub stop: &'a AtomicBool,
+    /// Raised when this thread alone has to end.
+    pub own: &'a AtomicBool,
 }
 
 /// Accesses of one interval of the timeline.
@@ -34,6 +36,17 @@ pub struct Until<'a> {
 pub struct Interval {
     /// How many ended in it.
     pub accesses: u64,
+    /// How long they took.
+    pub latency: Histogram<u64>,
+}
+
+/// What went one way.
+#[derive(Clone)]
+pub struct WayTally {
+    /// Accesses.
+    pub accesses: u64,
+    /// Bytes.
+    pub bytes: u64,
     /// How long they took.
     pub latency: Histogram<u64>,
 }
@@ -55,6 +68,15 @@ pub struct Meter<'a> {
     /// When each was seen to have arrived, likewise.
     arrived: Vec<Nanos>,
     intervals: Vec<Interval>,
+    /// Which way the current batch goes, and what was counted when it began.
+    way: (usize, u64, u64),
+    ways: [WayTally; 2],
+}
+
+impl WayTally {
+    fn new() -> WayTally {
+        WayTally { accesses: 0, bytes: 0, latency: Interval::new().latency }
+    }
 }
 
 impl Interval {
@@ -85,6 +107,8 @@ impl<'a> Meter<'a> {
             submitted: Vec::new(),
             arrived: Vec::new(),
             intervals: vec![Interval::new()],
+            way: (0, 0, 0),
+            ways: [WayTally::new(), WayTally::new()],
         }
     }
 
@@ -93,6 +117,12 @@ impl<'a> Meter<'a> {
         self.accesses < self.until.accesses
             && self.until.deadline.is_none_or(|deadline| self.now < deadline)
             && !self.until.stop.load(Ordering::Relaxed)
+            && !self.until.own.load(Ordering::Relaxed)
+    }
+
+    /// When no further access may begin.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.until.deadline
     }
 
     /// Accesses made so far.
@@ -114,6 +144,27 @@ impl<'a> Meter<'a> {
         if self.accesses >= 4096 && Nanos(mean) < TIME_EACH_FROM {
             self.timed_one_in = SPARSE;
         }
+    }
+
+    /// A batch that goes one way begins: [`READS`](crate::trial::READS) or [`WRITES`](crate::trial::WRITES).
+    pub fn batch_of(&mut self, way: usize) {
+        self.count_way();
+        self.way.0 = way;
+        self.batch();
+    }
+
+    /// Adds what was counted since the batch began to its way.
+    fn count_way(&mut self) {
+        let (way, accesses, bytes) = self.way;
+        self.ways[way].accesses += self.accesses - accesses;
+        self.ways[way].bytes += self.bytes - bytes;
+        self.way = (way, self.accesses, self.bytes);
+    }
+
+    /// What went each way: reads, writes.
+    pub fn ways(&mut self) -> [WayTally; 2] {
+        self.count_way();
+        self.ways.clone()
     }
 
     /// The extent `index` of the batch was submitted.
@@ -156,7 +207,9 @@ impl<'a> Meter<'a> {
         let interval = self.last_interval();
         interval.accesses += 1;
         // Automatic resizing makes this infallible; the saturating variant would clamp instead.
-        let _ = interval.latency.record_n(ended.0.saturating_sub(since.0).max(1), weight);
+        let lasted = ended.0.saturating_sub(since.0).max(1);
+        let _ = interval.latency.record_n(lasted, weight);
+        let _ = self.ways[self.way.0].latency.record_n(lasted, weight);
         if self.goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
@@ -194,7 +247,7 @@ mod tests {
     use super::*;
 
     fn until(stop: &AtomicBool) -> Until<'_> {
-        Until { began: monotonic(), deadline: None, accesses: 10_000, stop }
+        Until { began: monotonic(), deadline: None, accesses: 10_000, stop, own: stop }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod check;
 mod drive;
 pub mod gates;
+mod jobs;
 pub mod message;
 mod meter;
 pub mod page_cache;
@@ -32,6 +33,13 @@ pub struct Session<'a> {
     pub machine: record::Machine,
     /// Raised when the user wants to stop.
     pub stop: &'a AtomicBool,
+}
+
+/// Whether every job of a stage has room for its accesses.
+///
+/// Errors: Invalid.
+pub fn check_jobs(trial: &Trial) -> Result<()> {
+    trial.jobs.iter().try_for_each(|job| crate::workload::JobPlan::new(job).map(drop))
 }
 
 /// Runs `trial` once. Whatever goes wrong with the trial is in the record.
@@ -100,6 +108,7 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         missing: Vec::new(),
         notes: Vec::new(),
         figures: Default::default(),
+        jobs: Vec::new(),
         cell: None,
         baseline: None,
     }

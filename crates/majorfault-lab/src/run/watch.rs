@@ -257,7 +257,8 @@ impl Watch<'_> {
     }
 
     fn done(&mut self, ended: Ended, record: &mut Record) {
-        let Ended { outcome, settings, notes, threads, timeline, latency, answer, figures } = ended;
+        let Ended { outcome, settings, notes, threads, timeline, latency, answer, figures, jobs } = ended;
+        record.jobs = jobs;
         record.figures = figures;
         record.outcome = outcome;
         record.settings = settings;

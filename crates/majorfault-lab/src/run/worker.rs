@@ -9,6 +9,7 @@ use crate::procedure::{self, ProcedureReport, Stage};
 use crate::record::{Answer, CacheEvidence, Latency, Outcome, Timeline};
 use crate::run::check::{self, Check};
 use crate::run::drive::{Driven, drive};
+use crate::run::jobs;
 use crate::run::message::{Assignment, Ended, Said, Signal};
 use crate::run::meter::{Interval, Until, buckets};
 use crate::run::page_cache;
@@ -17,8 +18,9 @@ use crate::workload::Space;
 use majorfault::access::{Class, Opened, Reader};
 use majorfault::sys::clock::monotonic;
 use majorfault::sys::{cache, read};
-use majorfault::{Error, Extent, Nanos, Result, Target, methods, prefetch};
+use majorfault::{Error, Extent, Layout, Nanos, Result, Target, methods, prefetch};
 use std::io::{BufRead, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier};
@@ -90,6 +92,9 @@ fn work<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>) -> 
     if let Arm::Procedure(choice) = &trial.arm {
         return run_procedure(trial, choice, line);
     }
+    if !trial.jobs.is_empty() {
+        return work_jobs(order, stop, line);
+    }
     let target = Arc::new(assumed_unchanged(Target::open(&trial.data.files, &trial.layout())?));
     let (cache, notes) = page_cache::prepare(&target, trial.cache)?;
     line.say(&Said::Ready { cache, notes });
@@ -98,10 +103,41 @@ fn work<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>) -> 
         drop(target);
         return Err(child::become_program(&order.program));
     }
-    let Arm::Method(choice) = &trial.arm else {
-        return Err(Error::Invalid("a peer's order names no program".to_owned()));
-    };
+    let choice = method_of(trial)?;
     run_method(trial, choice, target, stop, line)
+}
+
+fn method_of(trial: &Trial) -> Result<&Choice> {
+    match &trial.arm {
+        Arm::Method(choice) => Ok(choice),
+        _ => Err(Error::Invalid("a peer's order names no program".to_owned())),
+    }
+}
+
+/// The jobs of a stage.
+fn work_jobs<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>) -> Result<Ended> {
+    let trial = &order.trial;
+    let open = |layout: &Layout, files: &[PathBuf]| Target::open(files, layout).map(assumed_unchanged).map(Arc::new);
+    let shares = jobs::shares(trial, open)?;
+    let (cache, notes) = jobs::prepare(&shares, trial.cache)?;
+    line.say(&Said::Ready { cache, notes });
+    line.wait();
+    if !order.program.is_empty() {
+        drop(shares);
+        return Err(child::become_program(&order.program));
+    }
+    let choice = method_of(trial)?;
+    let began = monotonic();
+    let opened = jobs::open(trial, choice, shares)?;
+    phase(line, "open", began, monotonic());
+    let mut boundary = |name: &str, began: Nanos, ended: Nanos| phase(line, name, began, ended);
+    let stage = jobs::run(trial, opened, began.0, stop, &mut boundary);
+    let began = monotonic();
+    let closed = stage.close();
+    phase(line, "close", began, monotonic());
+    let outcome = outcome(closed.driven.iter().find_map(|one| one.error.as_ref()), stop);
+    let (timeline, latency) = add_up(trial, closed.began, &closed.driven);
+    Ok(Ended { timeline, latency, ..closed.told(outcome) })
 }
 
 /// The target, with the promise by which mapped methods lend bytes in place: what is measured is no copy.
@@ -175,15 +211,15 @@ fn run_method<W: Write>(
     drop(readers);
     phase(line, "close", began, monotonic());
 
-    let outcome = outcome(&driven, stop);
+    let outcome = outcome(driven.iter().find_map(|one| one.error.as_ref()), stop);
     let answer = match trial.direction {
         Direction::Read => check::answer(&driven.iter().map(|one| &one.check).collect::<Vec<_>>()),
         Direction::Write => read_back(&target, &driven, generation, is_control(trial)),
     };
     let (timeline, latency) = add_up(trial, visit_began, &driven);
     let threads = driven.iter().map(|one| one.run.clone()).collect();
-    let figures = Default::default();
-    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, answer, figures })
+    let (figures, jobs) = Default::default();
+    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, answer, figures, jobs })
 }
 
 /// Shows the first part of the range once: what a pool keeps below its own budget is not warm because the page cache is.
@@ -263,6 +299,7 @@ fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> 
         deadline: trial.limits.runtime_ns.map(|runtime| Nanos(began.0.saturating_add(runtime))),
         accesses: trial.limits.accesses.map_or(u64::MAX, share),
         stop,
+        own: stop,
     }
 }
 
@@ -278,8 +315,8 @@ fn is_control(trial: &Trial) -> bool {
     matches!(&trial.arm, Arm::Method(choice) if methods::named(&choice.name).is_ok_and(|it| it.class == Class::Control))
 }
 
-fn outcome(driven: &[Driven], stop: &AtomicBool) -> Outcome {
-    match driven.iter().find_map(|one| one.error.as_ref()) {
+fn outcome(error: Option<&Error>, stop: &AtomicBool) -> Outcome {
+    match error {
         Some(Error::Missing(missing)) => Outcome::Missing(missing.clone().into()),
         Some(error) => Outcome::Failed(error.to_string()),
         None if stop.load(Ordering::Relaxed) => Outcome::Interrupted,

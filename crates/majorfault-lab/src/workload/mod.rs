@@ -5,6 +5,7 @@
 
 mod chase;
 mod gather;
+mod job;
 mod sequential;
 mod strided;
 mod trace;
@@ -17,6 +18,8 @@ use majorfault::params::{Given, Param};
 use majorfault::{Bytes, Error, Extent, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
+
+pub use job::{Access, JobPlan};
 
 /// Every workload.
 pub const ALL: &[&Workload] = &[
