@@ -154,11 +154,12 @@ fn unlimited(
     options: &LaunchOptions,
     spill: &SpillHome,
     missing: &Missing,
-    remarks: Vec<Remark>,
+    mut remarks: Vec<Remark>,
     beside: &mut impl Companion,
 ) -> Result<RunOutcome> {
-    let unhelped = format!("no limit of its own, the one that there is holds: {missing}");
-    beside.before(&remarks, Some(&unhelped));
+    let unhelped = format!("no limit of its own, the one that there is holds, and no advice: {missing}");
+    remarks.push(Remark { found: unhelped.clone(), remedy: String::new() });
+    beside.before(&remarks, None);
     let held = start::hold(&options.program, &[spill.library()])?;
     let pid = held.pid();
     let process =
