@@ -111,9 +111,10 @@ pub fn launch(options: &LaunchOptions, beside: &mut impl Companion) -> Result<Ru
     let mut group = match (RunGroup::create(&name, options.memory), spill.filter(|_| options.swap.is_none())) {
         (Ok(group), _) => group,
         (Err(missing), Some(spill)) => {
-            let unhelped = format!("no limit of its own, the one that there is holds: {missing}");
-            let outcome = beside_it(&options.program, &preloads.libraries(), remarks, Some(unhelped), beside)?;
-            return Ok(RunOutcome { spill: Some(spill.facts()), ..outcome });
+            let unhelped = format!("no limit of its own, the one that there is holds, and no advice: {missing}");
+            remarks.push(Remark { found: unhelped.clone(), remedy: String::new() });
+            let outcome = beside_it(&options.program, &preloads.libraries(), remarks, beside)?;
+            return Ok(RunOutcome { spill: Some(spill.facts()), unhelped: Some(unhelped), ..outcome });
         }
         (Err(missing), None) => return Err(missing.into()),
     };
@@ -168,7 +169,7 @@ pub fn launch_with_policy(program: &[OsString], policy: MapPolicy, beside: &mut 
     let free = crate::machine::available_memory();
     let home = PolicyHome::make(&run_group::run_name(), policy, free)?;
     remarks.push(home.remark());
-    beside_it(program, &[home.library()], remarks, None, beside)
+    beside_it(program, &[home.library()], remarks, beside)
 }
 
 /// Runs the program with these libraries and nobody's help.
@@ -176,10 +177,9 @@ fn beside_it(
     program: &[OsString],
     libraries: &[PathBuf],
     remarks: Vec<Remark>,
-    unhelped: Option<String>,
     beside: &mut impl Companion,
 ) -> Result<RunOutcome> {
-    beside.before(&remarks, unhelped.as_deref());
+    beside.before(&remarks, None);
     let held = start::hold(program, libraries)?;
     let pid = held.pid();
     let process =
@@ -193,7 +193,7 @@ fn beside_it(
     let (took, major_faults) = (began.elapsed(), major_faults(pid));
     let status = child.wait().map_err(|error| Error::io("wait for", "the program", error))?;
     let (code, own_time) = (start::code(status), own_time());
-    Ok(RunOutcome { code, took, major_faults, own_time, remarks, unhelped, ..RunOutcome::default() })
+    Ok(RunOutcome { code, took, major_faults, own_time, remarks, ..RunOutcome::default() })
 }
 
 /// Libraries that the program loads for what it was asked to be given.

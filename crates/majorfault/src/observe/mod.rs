@@ -172,8 +172,7 @@ impl Observer {
         Observer::open_from(ALL, scene)
     }
 
-    /// Opens those that cost the process nothing: without the processor's own counters, which a hypervisor has to switch with
-    /// each thread (3 to 9 % of a program's time were seen in a guest).
+    /// Opens those that cost the process nothing: without the processor's own counters, which have to be switched with each thread.
     pub fn open_cheap(scene: &Scene) -> Observer {
         let cheap: Vec<&'static Source> =
             // Not by address: a constant may have several.
