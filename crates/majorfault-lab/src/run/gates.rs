@@ -112,7 +112,7 @@ const ALL: &[Condition] = &[
     Condition {
         name: "answer",
         by: Cause::Setup,
-        remedy: "do not trust this method on this file; look at the kernel's log, and report it",
+        remedy: "where bytes were wrong, do not trust the method on this file: look at the kernel's log, and report it",
         look: answer,
     },
 ];
