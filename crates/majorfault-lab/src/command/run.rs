@@ -9,6 +9,7 @@ use crate::launch::spill::{SpillPlace, USUAL_FROM};
 use crate::launch::swap_file::SwapPlace;
 use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch, launch_with_policy, page};
 use crate::outputs::{Force, Kind, Output, Outputs};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
@@ -51,7 +52,7 @@ pub struct Args {
     spill_from: Bytes,
     /// One policy for all files that the program maps, whatever it asks for itself: advised right after each mmap(2) by a preloaded library.
     /// It needs no right; without --memory nothing else is done
-    #[arg(long, value_name = "POLICY")]
+    #[arg(long, value_name = "POLICY", value_parser = policies())]
     map_policy: Option<MapPolicy>,
     /// Only limit the program, without help: to compare
     #[arg(long, requires = "memory")]
@@ -74,6 +75,16 @@ pub struct Args {
     /// The program to start, with its arguments; it has our standard input and outputs
     #[arg(last = true, required = true, value_name = "COMMAND")]
     program: Vec<OsString>,
+}
+
+/// The policies by name.
+fn policies() -> impl clap::builder::TypedValueParser<Value = MapPolicy> {
+    let values = MapPolicy::ALL.map(|policy| {
+        let [name, what] = policy.words();
+        PossibleValue::new(name).help(what)
+    });
+    PossibleValuesParser::new(values)
+        .try_map(|name| MapPolicy::named(&name).ok_or_else(|| format!("there is no policy {name}")))
 }
 
 /// Signals that are passed on to the program. Those of the terminal (SIGINT, SIGQUIT) it gets anyway.

@@ -32,19 +32,42 @@ pub const SUFFIX: &str = "-policy";
 const LEAST_MAPPING: Bytes = Bytes(256 << 10);
 
 /// What is advised of each file that the program maps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapPolicy {
-    /// MADV_RANDOM: read what is touched and nothing around it. For few, scattered accesses to a file that read-ahead drowns
+    /// MADV_RANDOM.
     Random,
-    /// The program's own MADV_RANDOM is not passed on: the kernel reads ahead as usual
+    /// The program's own MADV_RANDOM is not passed on.
     NoRandom,
-    /// MADV_HUGEPAGE: large pages, where the file system has them
+    /// MADV_HUGEPAGE.
     Huge,
-    /// Read in whole when it is mapped, as long as half of the free memory holds it
+    /// Read in whole when it is mapped.
     Load,
 }
 
 impl MapPolicy {
+    /// All of them.
+    pub const ALL: [MapPolicy; 4] = [MapPolicy::Random, MapPolicy::NoRandom, MapPolicy::Huge, MapPolicy::Load];
+
+    /// Its name, and what it is for.
+    pub fn words(self) -> [&'static str; 2] {
+        match self {
+            MapPolicy::Random => [
+                "random",
+                "MADV_RANDOM: read what is touched and nothing around it; for few, scattered accesses that read-ahead drowns",
+            ],
+            MapPolicy::NoRandom => {
+                ["no-random", "the program's own MADV_RANDOM is not passed on: the kernel reads ahead as usual"]
+            }
+            MapPolicy::Huge => ["huge", "MADV_HUGEPAGE: large pages, where the file system has them"],
+            MapPolicy::Load => ["load", "read in whole when it is mapped, as long as half of the free memory holds it"],
+        }
+    }
+
+    /// The policy of this name.
+    pub fn named(name: &str) -> Option<MapPolicy> {
+        MapPolicy::ALL.into_iter().find(|policy| policy.words()[0] == name)
+    }
+
     fn code(self) -> PolicyCode {
         match self {
             MapPolicy::Random => PolicyCode::Random,
@@ -161,8 +184,10 @@ mod tests {
 
     #[test]
     fn each_policy_has_a_code_of_its_own_that_the_library_reads() {
-        let all = [MapPolicy::Random, MapPolicy::NoRandom, MapPolicy::Huge, MapPolicy::Load];
+        let all = MapPolicy::ALL;
 
+        assert_eq!(all.map(|policy| MapPolicy::named(policy.words()[0])), all.map(Some));
+        assert_eq!(MapPolicy::named("magic"), None);
         assert_eq!(all.map(|policy| PolicyCode::read(policy.code() as u64)), all.map(|policy| Some(policy.code())));
         assert_eq!([0, 5, u64::MAX].map(PolicyCode::read), [None; 3]);
     }
