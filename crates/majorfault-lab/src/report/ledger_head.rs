@@ -142,10 +142,20 @@ fn machine(machine: &Machine) -> String {
     )
 }
 
+/// Counters that a hypervisor had to switch: since that is known they are only taken where it is cheap.
+fn slowed(record: &Record) -> Option<String> {
+    let counted = record.phases.iter().any(|phase| phase.counters.contains_key("cycles"));
+    (counted && !record.machine.hypervisor.is_empty()).then(|| SWITCHED.to_owned())
+}
+
+/// What is said then.
+const SWITCHED: &str = "hardware counters were counted in a virtual machine, whose hypervisor may switch them at each wait of a thread: \
+                        waits may be longer by tens of microseconds, so times of what waits often are upper bounds";
+
 fn conditions(records: &[&Record]) -> Vec<String> {
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     for record in records {
-        let remarks = record.machine.remarks.iter().cloned();
+        let remarks = record.machine.remarks.iter().cloned().chain(slowed(record));
         let noted = record.gates.iter().filter(|gate| gate.finding == GateFinding::Noted);
         for condition in remarks.chain(noted.map(|gate| format!("noted: {}", gate.name))).collect::<BTreeSet<_>>() {
             *found.entry(condition).or_default() += 1;
@@ -154,4 +164,20 @@ fn conditions(records: &[&Record]) -> Vec<String> {
     let all = records.len();
     let refused = experiment::reasons(records).into_iter().map(|reason| format!("refused: {reason}"));
     found.into_iter().map(|(condition, count)| format!("{condition} ({count} of {all} runs)")).chain(refused).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::synthetic::Run;
+
+    #[test]
+    fn counters_that_a_hypervisor_had_to_switch_are_a_condition() {
+        let run = |hypervisor: &str| Run::of("mmap").edit(|record| record.machine.hypervisor = hypervisor.to_owned());
+        let found = |run: Run| conditions(&[&run.record()]).iter().any(|condition| condition.starts_with(SWITCHED));
+
+        assert!(found(run("KVM").counter("cycles", 7)));
+        assert!(!found(run("").counter("cycles", 7)));
+        assert!(!found(run("KVM")));
+    }
 }
