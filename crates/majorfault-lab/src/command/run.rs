@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// The program is limited to --memory by a cgroup; what does not fit goes to the kernel's swap. Beside it, majorfault looks at page
 /// faults as soon as memory is short: pages that the program will need are read in ahead, those it has left behind are paged out. Programs
-/// that pass over their memory in an order finish much sooner than with swap alone; others are as fast as with swap alone. The program is
-/// not changed, and advice cannot change a byte of its memory.
+/// that pass over their memory in an order finish much sooner than with swap alone; others take some per cent longer (docs/run.md). The
+/// program is not changed, and advice cannot change a byte of its memory.
 ///
 /// Needs a swap area, and the right to limit memory: as root, or in a group of your own in cgroup version 2 (systemd-run --user --scope
 /// majorfault run …). Reading ahead needs the right to sample page faults; without it the program is limited only, and that is said.
@@ -50,8 +50,8 @@ pub struct Args {
     /// The least block that goes into a file
     #[arg(long, value_name = "SIZE", requires = "spill", default_value_t = USUAL_FROM)]
     spill_from: Bytes,
-    /// One policy for all files that the program maps, whatever it asks for itself: advised right after each mmap(2) by a preloaded library.
-    /// It needs no right; without --memory nothing else is done
+    /// One policy for all files that the program maps, advised right after each mmap(2) by a preloaded library. It needs no right; without
+    /// --memory nothing else is done
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     map_policy: Option<MapPolicy>,
     /// Only limit the program, without help: to compare

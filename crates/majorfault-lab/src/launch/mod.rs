@@ -3,7 +3,7 @@
 //! `start -> supervisor (faults -> attention, spaces -> streams -> advice) -> outcome`. It only advises (process_madvise(2): read in, page
 //! out), so no byte of the program can change, and it can end at any time. The program has no part of it: nothing is preloaded, no
 //! allocation is caught, static programs and any language are the same. Only where advice from outside is refused, an agent is preloaded,
-//! which gives it from within.
+//! which gives it from within; and where it is asked for, libraries that put blocks into files (`spill`) or advise mappings (`map_policy`).
 
 pub mod agent;
 pub mod attention;
