@@ -40,6 +40,8 @@ pub enum Kind {
     Records,
     /// Runs as comma-separated values.
     Csv,
+    /// A comparison of a program's ways, as JSON, Markdown or comma-separated values.
+    Programs,
     /// Metrics for node_exporter.
     Metrics,
     /// A trace.
@@ -54,6 +56,7 @@ impl Kind {
             Kind::Page => "a page of majorfault",
             Kind::Records => "a file of majorfault's records",
             Kind::Csv => "a table of majorfault",
+            Kind::Programs => "an export of majorfault compare",
             Kind::Metrics => "a file of majorfault's metrics",
             Kind::Trace => "a trace of majorfault",
             Kind::Stacks => "a file of majorfault's stacks",
@@ -68,6 +71,10 @@ impl Kind {
             Kind::Page => text.starts_with("<!doctype html>") && text.contains("<title>majorfault"),
             Kind::Records => records::is_one(line),
             Kind::Csv => text.starts_with("experiment,cell,repetition,seed,"),
+            Kind::Programs => {
+                let is_table = line.ends_with(b"way,repetition,counts,seconds,exit_code,major_faults,read_bytes,processor_s");
+                is_table || text.contains("\"schema\": \"majorfault.programs/") || text.starts_with("<!-- majorfault compare -->")
+            }
             Kind::Metrics => text.starts_with("# HELP majorfault_"),
             Kind::Trace => text.starts_with("majorfault trace "),
             // The header of a compressed profile has our comment.

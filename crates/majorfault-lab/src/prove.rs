@@ -298,6 +298,7 @@ fn comparison(
         seed: 1,
         interval_ns: 250_000_000,
         repetition: 0,
+        counts_hardware: false,
         jobs: Vec::new(),
         stage: String::new(),
     };

@@ -41,6 +41,9 @@ pub struct Trial {
     pub interval_ns: u64,
     /// Which of the interleaved repetitions this is, from 0.
     pub repetition: u32,
+    /// Whether the processor's counters are read also where that makes waits longer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub counts_hardware: bool,
     /// The jobs of a stage, one for each thread; then its files and limits are theirs. Empty for one workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<Job>,

@@ -154,6 +154,54 @@ fn what_cannot_be_done_names_option_section_and_line_before_anything_is_made() {
     world.majorfault(&["compare", "job.fio"]).fails(2, "there is no device /dev/no-such");
 }
 
+/// Pages that came from the device during the accesses, for each arm.
+fn brought(records: &[Value]) -> Vec<(String, u64)> {
+    let visit = |record: &Value| {
+        let phases = record["phases"].as_array().unwrap();
+        let counters = &phases.iter().find(|phase| phase["name"] == "visit").unwrap()["counters"];
+        counters["process_read_bytes"].as_u64().unwrap() / 4096
+    };
+    records.iter().map(|record| (record["trial"]["arm"].to_string(), visit(record))).collect()
+}
+
+#[test]
+fn a_file_leaves_the_page_cache_before_each_pass_unless_the_job_says_otherwise() {
+    let world = World::new();
+    let text = "[j]\nrw=randread\nsize=2m\nloops=3\nfadvise_hint=random\n";
+    fs::write(world.path("job.fio"), text).unwrap();
+    let arms = methods(&["mmap:advice=random", "pread:advice=random", "uring:direct=off"]);
+    let peer = ["--peer", "fio:engine=psync,direct=off,hint=random"];
+
+    let dropped = records(&world, &[&["job.fio"][..], &arms, &peer].concat());
+    fs::remove_file(world.path("records.jsonl")).unwrap();
+    let kept = records(&world, &[&["job.fio", "--no-peer", "--set", "invalidate=0", "--cache", "cold"][..], &arms].concat());
+
+    for (arm, pages) in brought(&dropped) {
+        assert!((3 * 512..4 * 512).contains(&pages), "{arm}: {pages} pages, three passes over 512");
+    }
+    for (arm, pages) in brought(&kept) {
+        assert!(pages < 2 * 512, "{arm}: {pages} pages, and only the first pass is to wait");
+    }
+}
+
+#[test]
+fn a_users_file_that_is_shorter_than_asked_for_is_told_and_not_made_longer() {
+    let world = World::new();
+    fs::write(world.path("own"), vec![7; 64 << 10]).unwrap();
+    let text = |size: &str| format!("[j]\nfilename=own\nrw=read\nsize={size}\n");
+    let run = |size: &str| {
+        fs::write(world.path("job.fio"), text(size)).unwrap();
+        world.majorfault(&["compare", "job.fio", "--runs", "1", "--method", "pread", "--no-peer", "--records", "r.jsonl"])
+    };
+
+    let (short, enough) = (run("128k"), run("64k"));
+
+    let told = "the job j asks for 128k of own, which holds 64k: it runs on those";
+    assert!(short.errors.contains(told), "{}", short.errors);
+    assert!(!enough.errors.contains("which holds"), "{}", enough.errors);
+    assert_eq!(fs::metadata(world.path("own")).unwrap().len(), 64 << 10);
+}
+
 #[test]
 fn fio_takes_part_in_every_job_and_what_it_wrote_is_made_again() {
     let found = Command::new("fio").arg("--version").output().map(drop).map_err(|error| error.to_string());

@@ -159,3 +159,52 @@ fn an_interrupt_ends_the_program_and_leaves_nothing_behind() {
     world.wait_for("the program's end", || !std::path::Path::new(&program).exists());
     assert_eq!(world.leftovers(), Vec::<String>::new());
 }
+
+#[test]
+fn each_choice_of_parameters_is_a_command_and_every_run_is_exported() {
+    let world = World::new();
+    let exports = ["--export-csv", "runs.csv", "--export-json", "runs.json", "--export-markdown", "runs.md"];
+    let given = ["-L", "first", "a,b", "-L", "second", "x,y", "--runs", "1", "--way", "load", "-q"];
+    for name in ["a-x", "a-y", "b-x", "b-y"] {
+        std::fs::write(world.path(name), name.repeat(100)).unwrap();
+    }
+
+    let said = world.majorfault(&[&["compare"], &given[..], &exports, &["--", "cat", "{first}-{second}"]].concat());
+
+    said.ends_with(&[4]);
+    let lines: Vec<String> = world.text("runs.csv").lines().map(str::to_owned).collect();
+    let header = "first,second,way,repetition,counts,seconds,exit_code,major_faults,read_bytes,processor_s";
+    assert_eq!((lines[0].as_str(), lines.len()), (header, 9), "{lines:?}");
+    assert!(lines[8].starts_with("b,y,load,0,"), "{}", lines[8]);
+    let document: Value = serde_json::from_str(&world.text("runs.json")).unwrap();
+    let variants = document["variants"].as_array().unwrap();
+    assert_eq!(variants[2]["parameters"], serde_json::json!({"first": "b", "second": "x"}));
+    assert_eq!((&variants[2]["program"], &variants[2]["files"]), (&serde_json::json!(["cat", "b-x"]), &serde_json::json!(["b-x"])));
+    assert!(world.text("runs.md").contains("| first=a, second=y: load |"), "{}", world.text("runs.md"));
+    let between = said.output.split("The command with each choice of parameters").nth(1).unwrap();
+    assert!(between.contains("first=b, second=y: untouched"), "{between}");
+}
+
+#[test]
+fn an_export_never_takes_the_place_of_another_file() {
+    let world = World::new();
+    std::fs::write(world.path("mine.csv"), "my,own,table\n").unwrap();
+    let call = ["compare", "--runs", "1", "--way", "untouched", "-q", "--export-csv", "mine.csv", "--", "true"];
+
+    world.majorfault(&call).fails(2, "is not an export of majorfault compare");
+    assert_eq!(world.text("mine.csv"), "my,own,table\n");
+    let again = ["compare", "--runs", "1", "--way", "untouched", "-q", "--export-csv", "runs.csv", "--", "true"];
+    world.majorfault(&again).ends_with(&[4]);
+    world.majorfault(&again).ends_with(&[4]);
+
+    assert_eq!(world.text("runs.csv").lines().count(), 2, "an export of ours is replaced");
+}
+
+#[test]
+fn a_list_of_values_that_the_command_does_not_take_is_refused_before_anything_runs() {
+    let world = World::new();
+
+    world.majorfault(&["compare", "-L", "n", "1,2", "--", "touch", "made"]).fails(2, "write the name in braces");
+
+    assert!(!world.path("made").exists());
+}

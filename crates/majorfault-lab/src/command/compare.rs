@@ -145,6 +145,7 @@ pub fn run(mut args: Args) -> Result<Exit> {
         seed: options.randseed,
         interval_ns: options.interval.0.max(1_000_000),
         repetition: 0,
+        counts_hardware: options.hardware_counters,
         jobs: Vec::new(),
         stage: String::new(),
     };
@@ -209,7 +210,8 @@ fn of_program(args: Args, stop: &AtomicBool) -> Result<Exit> {
             )));
         }
     };
-    let conditions = Conditions { files, is_cold, memory, runs: options.runs, json: output.json, quiet };
+    let conditions =
+        Conditions { files, is_cold, memory, runs: options.runs, json: output.json, quiet, force: output.force };
     programs::run(own, conditions, stop)
 }
 

@@ -76,6 +76,8 @@ pub struct StagePlan<'a> {
 struct Wants {
     bytes: Option<u64>,
     is_there: bool,
+    /// The job that asked last.
+    asked_by: String,
     dir: Option<PathBuf>,
 }
 
@@ -130,6 +132,7 @@ impl<'a> StagePlan<'a> {
                     let wants = self.files.entry(path.clone()).or_default();
                     wants.bytes = wants.bytes.max(draft.wanted_bytes(copy));
                     wants.is_there = path.exists();
+                    wants.asked_by = draft.name.clone();
                     wants.dir = draft.directory().map(Path::to_owned);
                     if wants.is_there && draft.writes() && !self.options.allow_overwrite {
                         return Err(Error::Invalid(format!(
@@ -141,6 +144,7 @@ impl<'a> StagePlan<'a> {
                 }
             }
         }
+        self.tell_of_short_files()?;
         let is_bare = |(_, wants): &(&PathBuf, &Wants)| !wants.is_there && wants.bytes.is_none();
         if let Some((path, _)) = self.files.iter().find(is_bare) {
             return Err(Error::Invalid(format!(
@@ -153,6 +157,23 @@ impl<'a> StagePlan<'a> {
                 "there is no device {}; --set filename=NAME puts a file in its place",
                 path.display()
             )));
+        }
+        Ok(())
+    }
+
+    /// What is used of a file that is there and shorter than asked for: it is not made longer, as fio would.
+    fn tell_of_short_files(&mut self) -> Result<()> {
+        for (path, wants) in self.files.iter().filter(|(_, wants)| wants.is_there) {
+            let (Some(asked), there) = (wants.bytes, length(path)?) else { continue };
+            if there < asked {
+                self.jobs.told.push(format!(
+                    "the job {} asks for {} of {}, which holds {}: it runs on those; fio would make the file longer",
+                    wants.asked_by,
+                    Bytes(asked),
+                    path.display(),
+                    Bytes(there)
+                ));
+            }
         }
         Ok(())
     }
@@ -276,6 +297,7 @@ impl Ready<'_> {
             seed: options.randseed,
             interval_ns: options.interval.0.max(1_000_000),
             repetition: 0,
+            counts_hardware: options.hardware_counters,
             jobs,
             stage,
         };

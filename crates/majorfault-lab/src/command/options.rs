@@ -126,6 +126,10 @@ pub struct CompareOptions {
     /// Runs of each method, interleaved; a verdict needs six
     #[arg(long, short, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
     pub runs: u32,
+    /// Count cycles, cache and TLB misses also where that makes every wait longer, as some hypervisors do: for the counts,
+    /// not for the times
+    #[arg(long, help_heading = "Conditions")]
+    pub hardware_counters: bool,
     /// Time between two samples of the timeline
     #[arg(long, default_value = "250ms", value_name = "TIME", help_heading = "Conditions")]
     pub interval: Nanos,

@@ -1,8 +1,9 @@
 //! `majorfault compare -- COMMAND`: the user's own program in turns, as it is and in each way that may speed it up.
 
 use crate::command::{Bars, Exit};
+use crate::outputs::{Force, Kind, Output, Outputs};
 use crate::place;
-use crate::program::{self, Ran, Standings, Task, Turn, ways};
+use crate::program::{self, Ran, Standings, Task, Turn, Variant, ways};
 use clap::Args;
 use majorfault::{Bytes, Error, Result};
 use std::ffi::OsString;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options that say what our methods do; a program does what it does.
-const OF_METHODS: [&str; 25] = [
+const OF_METHODS: [&str; 26] = [
     "rw",
     "workload",
     "trace",
@@ -34,6 +35,7 @@ const OF_METHODS: [&str; 25] = [
     "peer",
     "no_peer",
     "interval",
+    "hardware_counters",
     "report",
     "output_format",
     "records",
@@ -58,6 +60,19 @@ pub struct ProgramOptions {
     /// Runs of each way before those that count
     #[arg(long, value_name = "N", default_value_t = 0, requires = "program", help_heading = "A program of your own")]
     pub warmup: u32,
+    /// A parameter and its values, with commas between: {NAME} in COMMAND and --prepare stands for each in turn. May be
+    /// repeated: then every choice of values takes part
+    #[arg(short = 'L', long, num_args = 2, value_names = ["NAME", "VALUES"], requires = "program", help_heading = "A program of your own")]
+    pub parameter_list: Vec<String>,
+    /// Write the runs, one a line
+    #[arg(long, value_name = "FILE.csv", requires = "program", help_heading = "A program of your own")]
+    pub export_csv: Option<PathBuf>,
+    /// Write the document of --json
+    #[arg(long, value_name = "FILE.json", requires = "program", help_heading = "A program of your own")]
+    pub export_json: Option<PathBuf>,
+    /// Write the table in Markdown
+    #[arg(long, value_name = "FILE.md", requires = "program", help_heading = "A program of your own")]
+    pub export_markdown: Option<PathBuf>,
     /// Run it as it is within this much memory, too; may be repeated
     #[arg(long, value_name = "SIZE", requires = "program", help_heading = "A program of your own")]
     pub also_memory: Vec<Bytes>,
@@ -77,33 +92,120 @@ pub struct Conditions {
     pub json: bool,
     /// No progress.
     pub quiet: bool,
+    /// Whether files that are no exports of ours may be written over.
+    pub force: Force,
+}
+
+/// A command with the values of its parameters, and what takes turns.
+struct Part {
+    task: Task,
+    turns: Vec<Turn>,
+    variant: Variant,
+}
+
+impl Part {
+    fn name(&self, turn: &Turn) -> String {
+        self.variant.named(&turn.name())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.turns.iter().map(|turn| self.name(turn)).collect()
+    }
+}
+
+/// What is written beside standard output.
+struct Exports {
+    csv: Option<Output>,
+    json: Option<Output>,
+    markdown: Option<Output>,
+}
+
+impl Exports {
+    fn claimed(options: &ProgramOptions, conditions: &Conditions) -> Result<Exports> {
+        let mut outputs = Outputs::new(conditions.force);
+        outputs.reads("a file of the program", &conditions.files);
+        outputs.starts(&options.program);
+        let mut claim = |option, path: &Option<PathBuf>| outputs.claim_named(option, Kind::Programs, path.as_deref());
+        Ok(Exports {
+            csv: claim("--export-csv", &options.export_csv)?,
+            json: claim("--export-json", &options.export_json)?,
+            markdown: claim("--export-markdown", &options.export_markdown)?,
+        })
+    }
+
+    fn write(&self, parts: &[program::Compared<'_>], stopped: bool) -> Result<()> {
+        if let Some(csv) = &self.csv {
+            csv.write_unless_stopped(stopped, || program::csv(parts))?;
+        }
+        if let Some(json) = &self.json {
+            json.write_unless_stopped(stopped, || Ok(format!("{:#}\n", program::document(parts))))?;
+        }
+        if let Some(markdown) = &self.markdown {
+            markdown.write_unless_stopped(stopped, || Ok(program::markdown(parts)))?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the comparison.
 pub fn run(options: ProgramOptions, conditions: Conditions, stop: &AtomicBool) -> Result<Exit> {
-    check_program(&options.program)?;
-    place::clean_stale();
+    let lists: Vec<(String, String)> =
+        options.parameter_list.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    let words: Vec<OsString> = options.program.iter().chain(&options.prepare).cloned().collect();
+    let variants = Variant::all(&lists, &words)?;
     let scratch = tempfile::Builder::new()
         .prefix("majorfault-")
         .tempdir()
         .map_err(|error| Error::io("make a directory", std::env::temp_dir(), error))?;
-    let task = Task {
-        files: files(&conditions.files, &options.program)?,
-        program: options.program.clone(),
-        is_cold: conditions.is_cold,
-        prepare: options.prepare.clone(),
-        scratch: scratch.path().to_owned(),
-    };
-    let (turns, mut refused) = turns(&options, &conditions, &task)?;
-    learn(&task, &turns, &mut refused, stop);
-    let ran = in_turns(&task, &turns, &refused, &options, &conditions, stop)?;
-    let names: Vec<String> = turns.iter().map(Turn::name).collect();
-    let standings = Standings::of(&names, &ran, &refused);
-    show(&task, &standings, conditions.json)?;
-    Ok(match stop.load(Ordering::Relaxed) {
+    let mut refused = Vec::new();
+    let parts = variants.into_iter().enumerate().map(|(number, variant)| {
+        let scratch = scratch.path().join(number.to_string());
+        part(&options, &conditions, variant, scratch, &mut refused)
+    });
+    let parts = parts.collect::<Result<Vec<Part>>>()?;
+    let exports = Exports::claimed(&options, &conditions)?;
+    place::clean_stale();
+    parts.iter().for_each(|part| learn(part, &mut refused, stop));
+    let ran = in_turns(&parts, &refused, &options, &conditions, stop)?;
+    let standings: Vec<Standings> =
+        parts.iter().map(|part| Standings::of(&part.names(), &ran, &refused)).collect();
+    let firsts: Vec<String> = parts.iter().map(|part| part.name(&part.turns[0])).collect();
+    let between = (parts.len() > 1).then(|| Standings::between(&firsts, &ran));
+    let compared: Vec<program::Compared<'_>> = parts
+        .iter()
+        .zip(&standings)
+        .map(|(part, standings)| program::Compared { task: &part.task, variant: &part.variant, standings })
+        .collect();
+    show(&compared, between.as_ref(), conditions.json)?;
+    let stopped = stop.load(Ordering::Relaxed);
+    exports.write(&compared, stopped)?;
+    Ok(match stopped {
         true => Exit::Interrupted,
         false => exit(&standings),
     })
+}
+
+/// The command with these values; what cannot be run goes to `refused`.
+fn part(
+    options: &ProgramOptions,
+    conditions: &Conditions,
+    variant: Variant,
+    scratch: PathBuf,
+    refused: &mut Vec<(String, String)>,
+) -> Result<Part> {
+    let program = variant.filled(&options.program);
+    check_program(&program)?;
+    std::fs::create_dir(&scratch).map_err(|error| Error::io("make a directory", &scratch, error))?;
+    let task = Task {
+        files: files(&conditions.files, &program)?,
+        program,
+        is_cold: conditions.is_cold,
+        prepare: variant.filled(&options.prepare).pop(),
+        scratch,
+    };
+    let (turns, not_here) = turns(options, conditions, &task)?;
+    refused.extend(not_here.into_iter().map(|(name, why)| (variant.named(&name), why)));
+    Ok(Part { task, turns, variant })
 }
 
 /// Whether the program can be found, before anything is done.
@@ -153,24 +255,25 @@ fn turns(options: &ProgramOptions, conditions: &Conditions, task: &Task) -> Resu
     Ok((turns, refused))
 }
 
-fn learn(task: &Task, turns: &[Turn], refused: &mut Vec<(String, String)>, stop: &AtomicBool) {
-    for turn in turns {
+fn learn(part: &Part, refused: &mut Vec<(String, String)>, stop: &AtomicBool) {
+    for turn in &part.turns {
         let Some(learns) = turn.way.learns else { continue };
-        if let Err(error) = learns(task).and_then(|command| program::learn(task, command, stop)) {
-            refused.push((turn.name(), error.to_string()));
+        if let Err(error) = learns(&part.task).and_then(|command| program::learn(&part.task, command, stop)) {
+            refused.push((part.name(turn), error.to_string()));
         }
     }
 }
 
 fn in_turns(
-    task: &Task,
-    turns: &[Turn],
+    parts: &[Part],
     refused: &[(String, String)],
     options: &ProgramOptions,
     conditions: &Conditions,
     stop: &AtomicBool,
 ) -> Result<Vec<Ran>> {
-    let turns: Vec<&Turn> = turns.iter().filter(|turn| refused.iter().all(|(name, _)| *name != turn.name())).collect();
+    let all = parts.iter().flat_map(|part| part.turns.iter().map(move |turn| (part, turn, part.name(turn))));
+    let turns: Vec<(&Part, &Turn, String)> =
+        all.filter(|(_, _, name)| refused.iter().all(|(other, _)| other != name)).collect();
     let rounds = options.warmup + conditions.runs;
     let bar = Bars::new(conditions.quiet).runs(u64::from(rounds) * turns.len() as u64);
     let mut ran = Vec::new();
@@ -179,9 +282,12 @@ fn in_turns(
             if stop.load(Ordering::Relaxed) {
                 return Ok(ran);
             }
-            let turn = turns[(index + round as usize) % turns.len()];
-            bar.set_message(turn.name());
-            let once = || program::once(task, turn, round.saturating_sub(options.warmup), stop);
+            let (part, turn, name) = &turns[(index + round as usize) % turns.len()];
+            bar.set_message(name.clone());
+            let once = || {
+                let run = program::once(&part.task, turn, round.saturating_sub(options.warmup), stop)?;
+                Ok::<_, Error>(run.map(|run| Ran { turn: name.clone(), ..run }))
+            };
             let Some(mut run) = once()? else { return Ok(ran) };
             let chances = if round < options.warmup { 0 } else { SECOND_CHANCES };
             for _ in 0..chances {
@@ -201,18 +307,18 @@ fn in_turns(
     Ok(ran)
 }
 
-fn show(task: &Task, standings: &Standings, json: bool) -> Result<()> {
+fn show(parts: &[program::Compared<'_>], between: Option<&Standings>, json: bool) -> Result<()> {
     let mut text = Vec::new();
     let written = match json {
-        true => writeln!(text, "{:#}", program::document(task, standings)),
-        false => program::print(task, standings, &mut text),
+        true => writeln!(text, "{:#}", program::document(parts)),
+        false => program::print(parts, between, &mut text),
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));
     written.map_err(|error| Error::io("write the results", Path::new("standard output"), error))
 }
 
-fn exit(standings: &Standings) -> Exit {
-    match standings.is_answered() {
+fn exit(standings: &[Standings]) -> Exit {
+    match standings.iter().all(Standings::is_answered) {
         true => Exit::Ok,
         false => Exit::Invalid,
     }

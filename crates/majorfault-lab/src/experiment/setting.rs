@@ -124,6 +124,7 @@ impl Setting<'_> {
             seed: 1,
             interval_ns: 250_000_000,
             repetition: 0,
+            counts_hardware: false,
             jobs: Vec::new(),
             stage: String::new(),
         }

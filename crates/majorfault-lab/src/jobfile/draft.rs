@@ -422,6 +422,7 @@ impl Draft {
             verify: self.verify == Verify::AtEnd && self.do_verify && self.writes,
             group: 0,
             ends_with: if self.exitall { self.exit_what } else { EndsWith::None },
+            drops_cache: self.invalidate && !self.is_direct,
             words: self.words_for_fio(),
         };
         if job.writes() && !job.is_made_of(8) {

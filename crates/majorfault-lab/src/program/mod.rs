@@ -6,11 +6,13 @@
 mod once;
 mod standings;
 mod tell;
+mod variants;
 pub mod ways;
 
 pub use once::{Ran, enter, learn, once};
 pub use standings::{Standings, counts};
-pub use tell::{document, print};
+pub use tell::{Compared, csv, document, markdown, print};
+pub use variants::Variant;
 
 use majorfault::Bytes;
 use std::ffi::OsString;

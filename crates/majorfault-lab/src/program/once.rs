@@ -77,6 +77,7 @@ pub fn once(task: &Task, turn: &Turn, repetition: u32, stop: &AtomicBool) -> Res
         with_children: true,
         cgroup: limit.as_ref().map(MemoryLimit::dir),
         files: task.files.clone(),
+        ..Scene::default()
     };
     let mut observer = Observer::open(&scene);
     let (output, errors) = (summed(child.stdout.take()), last_of(child.stderr.take()));

@@ -49,32 +49,18 @@ impl Standings {
     pub fn of(names: &[String], ran: &[Ran], refused: &[(String, String)]) -> Standings {
         let first: Vec<&Ran> = ran.iter().filter(|run| Some(&run.turn) == names.first()).collect();
         let standing = |name: &String| {
-            let (runs, disturbed): (Vec<&Ran>, Vec<&Ran>) =
-                ran.iter().filter(|run| run.turn == *name).partition(|run| counts(run));
-            let pairs: Vec<(f64, f64)> = runs
-                .iter()
-                .filter_map(|run| {
-                    let other = first.iter().find(|other| other.repetition == run.repetition && counts(other))?;
-                    Some((other.wall_ns as f64, run.wall_ns as f64))
-                })
-                .collect();
-            let shown = if runs.is_empty() { &disturbed } else { &runs };
-            let seconds: Vec<f64> = shown.iter().map(|run| run.wall_ns as f64 / 1e9).collect();
-            let own = ran.iter().filter(|run| run.turn == *name);
-            TurnResult {
-                name: name.clone(),
-                refused: refused
-                    .iter()
-                    .find(|(other, _)| other == name)
-                    .map(|(_, why)| why.clone())
-                    .or_else(|| own.into_iter().find_map(|run| differs(&first, run))),
-                disturbed: disturbed.into_iter().cloned().collect(),
-                seconds: stats::estimate(&seconds),
-                lead: stats::compare(&pairs),
-                runs: runs.into_iter().cloned().collect(),
-            }
+            let mut own = ran.iter().filter(|run| run.turn == *name);
+            let not_here = refused.iter().find(|(other, _)| other == name).map(|(_, why)| why.clone());
+            let refused = not_here.or_else(|| own.find_map(|run| differs(&first, run)));
+            TurnResult { refused, ..TurnResult::of(name, ran, &first) }
         };
         Standings { all: names.iter().map(standing).collect() }
+    }
+
+    /// The same of commands that differ in their parameters, and may print what they like.
+    pub fn between(names: &[String], ran: &[Ran]) -> Standings {
+        let first: Vec<&Ran> = ran.iter().filter(|run| Some(&run.turn) == names.first()).collect();
+        Standings { all: names.iter().map(|name| TurnResult::of(name, ran, &first)).collect() }
     }
 
     /// Whether the runs tell which way is fastest, or that none helps.
@@ -108,6 +94,29 @@ fn is_faster(lead: &PairedRatio) -> bool {
 }
 
 impl TurnResult {
+    /// The figures of the runs of this name beside the `first` turn's.
+    fn of(name: &str, ran: &[Ran], first: &[&Ran]) -> TurnResult {
+        let (runs, disturbed): (Vec<&Ran>, Vec<&Ran>) =
+            ran.iter().filter(|run| run.turn == name).partition(|run| counts(run));
+        let pairs: Vec<(f64, f64)> = runs
+            .iter()
+            .filter_map(|run| {
+                let other = first.iter().find(|other| other.repetition == run.repetition && counts(other))?;
+                Some((other.wall_ns as f64, run.wall_ns as f64))
+            })
+            .collect();
+        let shown = if runs.is_empty() { &disturbed } else { &runs };
+        let seconds: Vec<f64> = shown.iter().map(|run| run.wall_ns as f64 / 1e9).collect();
+        TurnResult {
+            name: name.to_owned(),
+            refused: None,
+            disturbed: disturbed.into_iter().cloned().collect(),
+            seconds: stats::estimate(&seconds),
+            lead: stats::compare(&pairs),
+            runs: runs.into_iter().cloned().collect(),
+        }
+    }
+
     /// The runs that figures are shown of: those that count, else those that others disturbed.
     pub fn shown(&self) -> &[Ran] {
         if self.runs.is_empty() { &self.disturbed } else { &self.runs }

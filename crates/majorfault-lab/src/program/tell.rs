@@ -2,25 +2,50 @@
 
 use super::once::size;
 use super::standings::{Decision, Standings, TurnResult, usual};
-use super::{Ran, Task};
+use super::{Ran, Task, Variant};
 use crate::report::words;
+use majorfault::{Error, Result};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
 /// Version of the document of [`document`].
 const SCHEMA: &str = "majorfault.programs/1";
 
-/// The answer first, then the table, then what has to be known beside it.
+/// A command with the values of its parameters, and how its ways stand.
+pub struct Compared<'a> {
+    /// What ran.
+    pub task: &'a Task,
+    /// Which values.
+    pub variant: &'a Variant,
+    /// How its ways stand.
+    pub standings: &'a Standings,
+}
+
+const HEADER: [&str; 7] = ["way", "seconds", "x as fast", "major faults", "device read", "processor s", "runs"];
+
+/// For each command the answer first, then the table, then what has to be known beside it; then the commands `between` each other.
 ///
 /// Errors: those of `out`.
-pub fn print(task: &Task, standings: &Standings, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}\n", sentence(standings))?;
-    let header = ["way", "seconds", "x as fast", "major faults", "device read", "processor s", "runs"];
+pub fn print(parts: &[Compared<'_>], between: Option<&Standings>, out: &mut impl Write) -> io::Result<()> {
+    for Compared { task, standings, .. } in parts {
+        writeln!(out, "{}\n", sentence(standings))?;
+        table(standings, out)?;
+        notes(task, standings).iter().try_for_each(|note| writeln!(out, "{note}"))?;
+        if between.is_some() {
+            writeln!(out)?;
+        }
+    }
+    let Some(between) = between else { return Ok(()) };
+    writeln!(out, "The command with each choice of parameters, {}:\n", usual())?;
+    table(between, out)
+}
+
+fn table(standings: &Standings, out: &mut impl Write) -> io::Result<()> {
     let rows: Vec<[String; 7]> = standings.all.iter().map(row).collect();
     let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).chain([header[column].len()]).max().unwrap_or(0)
+        rows.iter().map(|row| row[column].chars().count()).chain([HEADER[column].len()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let widths: Vec<usize> = (0..HEADER.len()).map(width).collect();
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells
             .iter()
@@ -33,10 +58,64 @@ pub fn print(task: &Task, standings: &Standings, out: &mut impl Write) -> io::Re
             .collect();
         cells.join("  ").trim_end().to_owned()
     };
-    writeln!(out, "{}", line(&header.map(str::to_owned)))?;
+    writeln!(out, "{}", line(&HEADER.map(str::to_owned)))?;
     rows.iter().try_for_each(|row| writeln!(out, "{}", line(row)))?;
-    writeln!(out)?;
-    notes(task, standings).iter().try_for_each(|note| writeln!(out, "{note}"))
+    writeln!(out)
+}
+
+/// The tables in Markdown.
+pub fn markdown(parts: &[Compared<'_>]) -> String {
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let of = |part: &Compared<'_>| {
+        let rows: String = part.standings.all.iter().map(|standing| line(&row(standing))).collect();
+        format!("{}\n\n{}|{}\n{rows}\n", sentence(part.standings), line(&HEADER.map(str::to_owned)), " --- |".repeat(HEADER.len()))
+    };
+    format!("<!-- majorfault compare -->\n\n{}", parts.iter().map(of).collect::<String>())
+}
+
+/// One line for each run: the parameters' values, the way, the repetition, whether it counts, seconds, exit code, major faults, bytes
+/// read from devices, seconds of processors. Unknown is empty.
+///
+/// Errors: Invalid where a value cannot be written, which does not happen.
+pub fn csv(parts: &[Compared<'_>]) -> Result<String> {
+    let mut table = csv::Writer::from_writer(Vec::new());
+    let names = parts.first().into_iter().flat_map(|part| &part.variant.given).map(|(name, _)| name.clone());
+    let columns =
+        ["way", "repetition", "counts", "seconds", "exit_code", "major_faults", "read_bytes", "processor_s"];
+    let mut written = table.write_record(names.chain(columns.map(str::to_owned)));
+    for part in parts {
+        for standing in &part.standings.all {
+            let runs = standing.runs.iter().map(|run| (run, true));
+            for (run, counts) in runs.chain(standing.disturbed.iter().map(|run| (run, false))) {
+                written = written.and_then(|()| table.write_record(line(part, standing, run, counts)));
+            }
+        }
+    }
+    let text = written.map_err(|error| error.to_string()).and_then(|()| {
+        String::from_utf8(table.into_inner().map_err(|error| error.to_string())?).map_err(|error| error.to_string())
+    });
+    text.map_err(|why| Error::Invalid(format!("the runs cannot be written as a table: {why}")))
+}
+
+fn line(part: &Compared<'_>, standing: &TurnResult, run: &Ran, counts: bool) -> Vec<String> {
+    let known = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
+    let spent = run.counter("user_ns").zip(run.counter("system_ns"));
+    let way = standing.name.rsplit_once(": ").map_or(standing.name.as_str(), |(_, way)| way);
+    let values = part.variant.given.iter().map(|(_, value)| value.clone());
+    let figures = [
+        way.to_owned(),
+        run.repetition.to_string(),
+        counts.to_string(),
+        format!("{:.6}", run.wall_ns as f64 / 1e9),
+        run.code.to_string(),
+        known(run.counter("major_faults")),
+        known(run.counter("process_read_bytes")),
+        spent.map_or_else(String::new, |(user, system)| format!("{:.2}", (user + system) as f64 / 1e9)),
+    ];
+    values.chain(figures).collect()
 }
 
 /// The first line.
@@ -107,8 +186,16 @@ fn files(task: &Task) -> String {
     words::list(&shown) + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// All of it as one JSON document.
-pub fn document(task: &Task, standings: &Standings) -> Value {
+/// All of it as one JSON document: of one command, or a list of those with parameters.
+pub fn document(parts: &[Compared<'_>]) -> Value {
+    match parts {
+        [one] => of_one(one),
+        several => json!({"schema": SCHEMA, "variants": several.iter().map(of_one).collect::<Vec<_>>()}),
+    }
+}
+
+fn of_one(part: &Compared<'_>) -> Value {
+    let Compared { task, variant, standings } = part;
     let answer = match standings.answer() {
         Decision::Fastest(index) => json!({"kind": "fastest", "way": standings.all[index].name}),
         Decision::NothingHelps => json!({"kind": "nothing_helps"}),
@@ -122,6 +209,7 @@ pub fn document(task: &Task, standings: &Standings) -> Value {
     };
     json!({
         "schema": SCHEMA, "says": sentence(standings), "answer": answer, "program": words(&task.program),
+        "parameters": variant.given.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
         "files": task.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
         "cold": task.is_cold, "ways": ways,
     })

@@ -106,6 +106,7 @@ mod tests {
             verify: false,
             group: 0,
             ends_with: EndsWith::None,
+            drops_cache: false,
             words: Vec::new(),
         }
     }

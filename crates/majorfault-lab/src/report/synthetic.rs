@@ -184,6 +184,7 @@ fn trial(arm: Arm) -> Trial {
         seed: 7,
         interval_ns: INTERVAL_NS,
         repetition: 0,
+        counts_hardware: false,
         jobs: Vec::new(),
         stage: String::new(),
     }

@@ -3,6 +3,8 @@
 //! Jobs on the same files share what is opened, so that one pool or mapping serves them. A method that keeps transfers in
 //! flight gets the reads of a window before its writes; the others get every access in its order.
 
+#[cfg(test)]
+mod crash;
 mod pace;
 mod thread;
 
@@ -146,18 +148,30 @@ pub fn run<'a>(
     boundary: &mut dyn FnMut(&str, Nanos, Nanos),
 ) -> RanStage<'a> {
     let generation = if is_told_by_generation(trial) { began } else { 0 };
-    let ways =
-        Ways { stops: trial.jobs.iter().map(|_| AtomicBool::new(false)).collect(), flows: Flows::of(&trial.jobs) };
+    let ways = Ways::of(trial);
+    let (ran, began) = run_with(trial, &mut stage, generation, &ways, stop, boundary);
+    RanStage { trial, began, stage, ran, generation }
+}
+
+/// The threads of all jobs, from their start to their ends.
+fn run_with(
+    trial: &Trial,
+    stage: &mut OpenStage,
+    generation: u64,
+    ways: &Ways,
+    stop: &AtomicBool,
+    boundary: &mut dyn FnMut(&str, Nanos, Nanos),
+) -> (Vec<RanJob>, Nanos) {
     let gate = Barrier::new(trial.jobs.len() + 1);
     let (ramp, visit) = (OnceLock::new(), OnceLock::new());
     let readers = std::mem::take(&mut stage.readers);
     let has_ramp = trial.jobs.iter().any(|job| job.ramp_ns > 0);
     let method = stage.method;
-    let (ran, began) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let threads: Vec<_> = (0..)
             .zip(readers)
             .map(|(number, reader)| {
-                let (gate, ramp, visit, ways) = (&gate, &ramp, &visit, &ways);
+                let (gate, ramp, visit) = (&gate, &ramp, &visit);
                 scope.spawn(move || {
                     let check = check_of(trial, number, method);
                     let mut thread = JobThread::new(trial, number, method, reader, check, generation, ways);
@@ -184,8 +198,7 @@ pub fn run<'a>(
             thread.join().expect("a thread that panics ends the process")
         };
         (threads.into_iter().map(join).collect(), began)
-    });
-    RanStage { trial, began, stage, ran, generation }
+    })
 }
 
 /// One phase of all threads: begun, ended, read by the watcher, and on.
@@ -202,9 +215,21 @@ fn passed(gate: &Barrier, clock: &OnceLock<Nanos>, name: &str, boundary: &mut dy
 pub struct Ways {
     stops: Vec<AtomicBool>,
     flows: Flows,
+    /// Told of each commit, and how many writes the job had made.
+    #[cfg(test)]
+    acknowledged: Option<Box<dyn Fn(u64) + Sync>>,
 }
 
 impl Ways {
+    fn of(trial: &Trial) -> Ways {
+        Ways {
+            stops: trial.jobs.iter().map(|_| AtomicBool::new(false)).collect(),
+            flows: Flows::of(&trial.jobs),
+            #[cfg(test)]
+            acknowledged: None,
+        }
+    }
+
     /// The job ended: others may have to, and need not keep its share any more.
     fn ended(&self, trial: &Trial, number: usize) {
         let job = &trial.jobs[number];

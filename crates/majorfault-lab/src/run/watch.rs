@@ -8,7 +8,7 @@ use crate::run::message::{Assignment, Ended, Said, Signal};
 use crate::run::worker::GRACE;
 use crate::run::{Session, page_cache};
 use crate::trial::Arm;
-use majorfault::observe::{self, Kind, Observer, Scene, Snapshot};
+use majorfault::observe::{self, HardwareUse, Kind, Observer, Scene, Snapshot};
 use majorfault::{Error, Result, Target};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
@@ -56,6 +56,7 @@ pub(super) fn watch(
         with_children: !order.program.is_empty(),
         cgroup: limit.map(MemoryLimit::dir),
         files: order.trial.data.files.clone(),
+        hardware: if order.trial.counts_hardware { HardwareUse::Always } else { HardwareUse::WhereCheap },
     };
     tell(&mut worker, order)?;
     let mut observer = Observer::open(&scene);

@@ -59,6 +59,9 @@ pub struct Job {
     pub group: u32,
     /// Which jobs end when this one does (`exitall`, `exit_what`).
     pub ends_with: EndsWith,
+    /// Whether its files leave the page cache before each pass over them (`invalidate`, and not `direct`).
+    #[serde(default)]
+    pub drops_cache: bool,
     /// Its options as fio takes them, for fio as a peer; without those that say where files are.
     pub words: Vec<(String, Option<String>)>,
 }

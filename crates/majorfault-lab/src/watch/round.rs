@@ -173,7 +173,7 @@ impl Round {
         if advice {
             self.advice = AdviceWatch::open(pid).map_err(|gap| self.missing.push(gap)).ok();
         }
-        let counters = Counters::open(&Scene { with_children: false, pid: Some(pid), cgroup, files });
+        let counters = Counters::open(&Scene { pid: Some(pid), cgroup, files, ..Scene::default() });
         self.missing.extend(counters.observer.missing().iter().cloned());
         self.counters = Some(counters);
         self.calls = [status::calls(pid); 2];

@@ -35,6 +35,8 @@ pub struct JobPlan<'a> {
     listed: [u64; 2],
     /// Whether writes are read again and nothing else.
     verifying: bool,
+    /// Files whose range has begun again, and nobody was told yet.
+    again: Vec<usize>,
 }
 
 /// Where a job is in one of its files.
@@ -165,6 +167,7 @@ impl<'a> JobPlan<'a> {
             moved: 0,
             listed: [0; 2],
             verifying: false,
+            again: Vec::new(),
         })
     }
 
@@ -175,8 +178,13 @@ impl<'a> JobPlan<'a> {
         Ok(JobPlan { verifying: true, ..JobPlan::new(job)? })
     }
 
+    /// The files whose range the next access begins again, or an access since the last call did.
+    pub fn began_again(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.again)
+    }
+
     fn planned(&mut self) -> Option<Access> {
-        if self.moved >= self.job.io_bytes && !self.began_again() {
+        if self.moved >= self.job.io_bytes && !self.next_loop() {
             return None;
         }
         let side = self.side();
@@ -188,7 +196,7 @@ impl<'a> JobPlan<'a> {
                 self.files[file].done = true;
                 self.turn.1 = 0;
             }
-            if attempt == 1 || !self.began_again() {
+            if attempt == 1 || !self.next_loop() {
                 break;
             }
         }
@@ -196,7 +204,7 @@ impl<'a> JobPlan<'a> {
     }
 
     /// Begins the next loop, where there is one.
-    fn began_again(&mut self) -> bool {
+    fn next_loop(&mut self) -> bool {
         self.loops_left = self.loops_left.saturating_sub(u64::from(!self.job.limits.time_based));
         if self.loops_left == 0 {
             return false;
@@ -207,6 +215,7 @@ impl<'a> JobPlan<'a> {
             place.done = false;
             place.shuffle.again();
         }
+        self.again = (0..self.files.len()).collect();
         true
     }
 
@@ -255,6 +264,7 @@ impl<'a> JobPlan<'a> {
         let behind = &mut self.files[file].behind[side];
         if *behind >= begin + range && rewinds {
             *behind = begin;
+            self.again.push(file);
         }
         if *behind >= file_bytes {
             return None;
@@ -302,6 +312,7 @@ impl<'a> JobPlan<'a> {
             let found = shuffle.next();
             if found.is_none() && self.job.limits.time_based {
                 shuffle.again();
+                self.again.push(file);
                 return shuffle.next().map(|block| block * align);
             }
             return found.map(|block| block * align);
@@ -509,6 +520,7 @@ mod tests {
             verify: false,
             group: 0,
             ends_with: EndsWith::None,
+            drops_cache: false,
             words: Vec::new(),
         }
     }
@@ -536,6 +548,27 @@ mod tests {
         let order = JobOrder::Steps { hole_bytes: PAGE as i64 };
 
         assert_eq!(pages(&Job { order, ..job(6) }), [0, 2, 4, 0, 2, 4]);
+    }
+
+    /// Before which accesses the plan says that a file is begun again, and which file.
+    fn restarts(job: &Job, accesses: usize) -> Vec<(usize, Vec<usize>)> {
+        let mut plan = JobPlan::new(job).unwrap();
+        let told = (0..accesses).filter_map(|number| plan.next().map(|_| (number, plan.began_again())));
+        told.filter(|(_, again)| !again.is_empty()).collect()
+    }
+
+    #[test]
+    fn who_passes_over_a_file_again_is_told_before_the_first_access_of_the_pass() {
+        let timed = Limits { runtime_ns: Some(1), accesses: None, time_based: true };
+        let forever = Job { limits: timed, io_bytes: u64::MAX, ..job(4) };
+        let shuffled = Job { order: draws(Law::Uniform, 1, true), ..forever.clone() };
+
+        assert_eq!(restarts(&job(4), 10), []);
+        assert_eq!(restarts(&Job { loops: 3, ..job(4) }, 12), [(4, vec![0]), (8, vec![0])]);
+        assert_eq!(restarts(&forever, 10), [(4, vec![0]), (8, vec![0])]);
+        assert_eq!(restarts(&shuffled, 10), [(4, vec![0]), (8, vec![0])]);
+        let drawn = Job { order: draws(Law::Uniform, 1, false), ..forever };
+        assert_eq!(restarts(&drawn, 100), [], "who may come anywhere at any time never begins again");
     }
 
     #[test]

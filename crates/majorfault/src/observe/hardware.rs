@@ -1,6 +1,6 @@
 //! The processor's own counters, where it exposes them.
 
-use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit};
+use super::{Counter, HardwareUse, Kind, Missing, Reading, Scene, Scope, Source, Unit};
 use crate::needs::{Need, Probe};
 use crate::sys::perf::{Count, Event, Kernel};
 use crate::units::Nanos;
@@ -57,7 +57,7 @@ fn judged(added: Nanos) -> Result<(), Missing> {
     }
     let reason =
         format!("here they add {added} of processor time to each wait of a thread, so what is counted would be slower");
-    let remedy = "count them in a run of their own (perf stat -e cycles,instructions,cache-misses,dTLB-load-misses), whose times are another program's";
+    let remedy = "count them in runs of their own, whose times are not compared (HardwareUse::Always, majorfault compare --hardware-counters)";
     Err(Missing::new("hardware counters", reason, remedy))
 }
 
@@ -103,7 +103,9 @@ fn probe() -> Probe {
 
 fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
     let pid = scene.pid.ok_or_else(|| Missing::new("hardware counters", "no process is observed", ""))?;
-    is_cheap()?;
+    if scene.hardware == HardwareUse::WhereCheap {
+        is_cheap()?;
+    }
     Ok(Box::new(Hardware(EVENTS.iter().map(|event| count(*event, pid).ok()).collect())))
 }
 
@@ -123,7 +125,14 @@ mod tests {
     fn counters_that_add_more_than_4_us_to_a_wait_are_left_out() {
         assert!(judged(MOST_ADDED).is_ok());
         let missing = judged(Nanos(MOST_ADDED.0 + 1)).unwrap_err();
-        assert!(missing.reason.contains("add") && missing.remedy.contains("perf stat"), "{missing}");
+        assert!(missing.reason.contains("add") && missing.remedy.contains("--hardware-counters"), "{missing}");
+    }
+
+    #[test]
+    fn who_asks_for_them_gets_them_wherever_there_are_any() {
+        let scene = Scene { pid: Some(std::process::id()), hardware: HardwareUse::Always, ..Scene::default() };
+
+        assert!(open(&scene).is_ok(), "what is not here is a count that is not there, and no refusal");
     }
 
     #[test]

@@ -133,6 +133,18 @@ pub struct Scene {
     pub cgroup: Option<CgroupDir>,
     /// The files it uses. The observer opens them to ask about residency.
     pub files: Vec<PathBuf>,
+    /// When the processor's own counters are read.
+    pub hardware: HardwareUse,
+}
+
+/// When the processor's own counters are read: a hypervisor may have to switch them at each wait of a thread, which then takes longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HardwareUse {
+    /// Where they add at most 4 us to a wait of a thread, which is measured once.
+    #[default]
+    WhereCheap,
+    /// Whatever they add: for counts, in runs whose times are not compared.
+    Always,
 }
 
 /// The directory of a memory cgroup, by the version of its interface.

@@ -2,7 +2,7 @@
 
 use super::{Engine, FioParams, Told, cannot};
 use crate::record::{Answer, Buckets, JobRun, Latency, Phase, Record, ThreadRun, WayRun};
-use crate::trial::{Arm, Job, Trial};
+use crate::trial::{Arm, CacheState, Job, Trial};
 use majorfault::Result;
 use majorfault::params::{Params, Value};
 use std::collections::BTreeMap;
@@ -63,7 +63,8 @@ fn of_job(trial: &Trial, job: &Job, params: &FioParams) -> Result<Vec<String>> {
         format!("--size={}", job.range_bytes * count),
         format!("--io_size={}", job.io_bytes),
         format!("--randseed={}", job.seed),
-        "--invalidate=0".to_owned(),
+        // Cold is proven before; what is dropped between passes over a file is dropped by our methods, too.
+        format!("--invalidate={}", u8::from(job.drops_cache && trial.cache == CacheState::Cold)),
         "--thread".to_owned(),
         "--lat_percentiles=1".to_owned(),
         "--allow_file_create=0".to_owned(),
@@ -200,6 +201,7 @@ mod tests {
             verify: false,
             group: 0,
             ends_with: EndsWith::None,
+            drops_cache: false,
             words: words.iter().map(|(name, value)| ((*name).to_owned(), Some((*value).to_owned()))).collect(),
         }
     }

@@ -7,10 +7,11 @@ use crate::record::{Latency, WayRun};
 use crate::run::check::Check;
 use crate::run::drive::Driven;
 use crate::run::meter::{Meter, Until, WayTally, buckets};
-use crate::trial::{Job, READS, Trial, WRITES};
+use crate::trial::{CacheState, Job, READS, Trial, WRITES};
 use crate::workload::{Access, JobPlan};
 use hdrhistogram::Histogram;
 use majorfault::access::{Class, Filler, Method, Reader, Visitor};
+use majorfault::sys::cache::{self, FileAdvice};
 use majorfault::sys::clock::monotonic;
 use majorfault::{Error, Extent, Nanos, Result};
 use std::fs::File;
@@ -34,12 +35,16 @@ pub struct JobThread<'a> {
     number: usize,
     method: &'static Method,
     paths: Vec<&'a Path>,
-    /// Open where commits need them.
+    /// Open where commits or dropping need them.
     files: Vec<File>,
     reader: Box<dyn Reader>,
     plan: Result<JobPlan<'a>>,
     /// An access that was planned and has to wait.
     pending: Option<Access>,
+    /// Files that leave the page cache before the next access: the job passes over them again.
+    passed: Vec<usize>,
+    /// Whether they do.
+    drops: bool,
     check: Check,
     content: MadeContent,
     generation: u64,
@@ -140,6 +145,8 @@ impl<'a> JobThread<'a> {
             reader,
             plan: JobPlan::new(job),
             pending: None,
+            passed: Vec::new(),
+            drops: job.drops_cache && trial.cache == CacheState::Cold,
             check,
             content: trial.content(),
             generation,
@@ -224,14 +231,16 @@ impl<'a> JobThread<'a> {
     ) -> Result<bool> {
         let slowed = is_slowed(self.job);
         let most = self.most(clock, slowed).min(meter.room());
+        self.drop_passed()?;
         while (batch.len() as u64) < most {
-            let next = match self.pending.take() {
-                Some(pending) => pending,
-                None => match self.plan.as_mut().map_err(|why| Error::Invalid(why.to_string()))?.next() {
-                    Some(access) => access,
-                    None => return Ok(!batch.is_empty()),
-                },
-            };
+            let Some(next) = self.planned()? else { return Ok(!batch.is_empty()) };
+            if !self.passed.is_empty() {
+                if !batch.is_empty() {
+                    self.pending = Some(next);
+                    return Ok(true);
+                }
+                self.drop_passed()?;
+            }
             if slowed {
                 let wait = self.wait(clock, next);
                 if let Some(wait) = wait {
@@ -257,6 +266,36 @@ impl<'a> JobThread<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// The access that had to wait, or the next of the order; none at its end.
+    fn planned(&mut self) -> Result<Option<Access>> {
+        if let Some(pending) = self.pending.take() {
+            return Ok(Some(pending));
+        }
+        let plan = self.plan.as_mut().map_err(|why| Error::Invalid(why.to_string()))?;
+        let next = plan.next();
+        let again = plan.began_again();
+        if self.drops {
+            self.passed.extend(again);
+        }
+        Ok(next)
+    }
+
+    /// Lets the files that are passed over again leave the page cache, as fio does before each pass.
+    fn drop_passed(&mut self) -> Result<()> {
+        if self.passed.is_empty() {
+            return Ok(());
+        }
+        self.open_files("drop what is cached")?;
+        let Job { file_bytes, offset_bytes, range_bytes, .. } = *self.job;
+        for file in std::mem::take(&mut self.passed) {
+            let offset = file as u64 * file_bytes + offset_bytes;
+            // A page that is mapped does not leave.
+            self.reader.done_with(&[Extent { offset, length: range_bytes as usize }])?;
+            cache::fadvise(&self.files[file], offset_bytes, range_bytes, FileAdvice::DontNeed)?;
+        }
+        Ok(())
     }
 
     /// Time until this access may be made; none where it may now.
@@ -300,16 +339,25 @@ impl<'a> JobThread<'a> {
             _ => self.reader.sync()?,
         }
         let _ = self.commits.record(monotonic().0.saturating_sub(began.0).max(1));
+        #[cfg(test)]
+        self.ways.acknowledged.iter().for_each(|tell| tell(self.writes));
         Ok(())
     }
 
     /// fsync of every file: the times, too.
     fn sync_all(&mut self) -> Result<()> {
-        let failed = |error| Error::io("make the writes durable", self.paths[0], error);
+        let to = "make the writes durable";
+        self.open_files(to)?;
+        self.files.iter().try_for_each(File::sync_all).map_err(|error| Error::io(to, self.paths[0], error))
+    }
+
+    /// Opens the job's files, for calls that its reader has not.
+    fn open_files(&mut self, to: &'static str) -> Result<()> {
         if self.files.is_empty() {
-            self.files = self.paths.iter().map(File::open).collect::<std::io::Result<_>>().map_err(failed)?;
+            let opened = self.paths.iter().map(File::open).collect::<std::io::Result<_>>();
+            self.files = opened.map_err(|error| Error::io(to, self.paths[0], error))?;
         }
-        self.files.iter().try_for_each(File::sync_all).map_err(failed)
+        Ok(())
     }
 
     /// What follows the last access.
@@ -326,6 +374,12 @@ impl<'a> JobThread<'a> {
     /// Reads again what was written, in the same order.
     fn verify(&mut self, meter: &mut Meter<'_>) -> Result<()> {
         let mut plan = JobPlan::verifying(self.job)?;
+        if self.drops {
+            // What is read again is to come from the device, as in fio.
+            self.reader.sync()?;
+            self.passed = (0..self.paths.len()).collect();
+            self.drop_passed()?;
+        }
         let mut left = self.writes;
         while left > 0 && meter.goes_on() {
             let most = left.min(BATCH).min(meter.room());
@@ -387,6 +441,9 @@ impl<'a> JobThread<'a> {
     }
 }
 
+/// What invalidate does not reach.
+const KEPT: &str = "invalidate: the files leave the page cache before each pass over them; what the pool holds stays in it";
+
 /// As a record keeps it.
 pub fn way(tally: &WayTally, one_in: u64) -> WayRun {
     let timed_one_in = if tally.accesses > 0 { one_in } else { 0 };
@@ -405,5 +462,8 @@ pub fn remarks(trial: &Trial, method: &Method) -> Vec<String> {
     let data = "fsync: the bytes were made durable as by fdatasync; the file's times were not waited for";
     let order = (is_mixed && method.depth.is_some()).then(|| window.to_owned());
     let metadata = (commits && !matches!(method.class, Class::Explicit | Class::Control)).then(|| data.to_owned());
-    order.into_iter().chain(metadata).collect()
+    let passes = |job: &Job| job.limits.time_based || job.loops > 1;
+    let keeps = trial.cache == CacheState::Cold && trial.jobs.iter().any(|job| job.drops_cache && passes(job));
+    let kept = (keeps && method.class == Class::Pool).then(|| KEPT.to_owned());
+    order.into_iter().chain(metadata).chain(kept).collect()
 }
