@@ -72,8 +72,11 @@ impl Kind {
             Kind::Records => records::is_one(line),
             Kind::Csv => text.starts_with("experiment,cell,repetition,seed,"),
             Kind::Programs => {
-                let is_table = line.ends_with(b"way,repetition,counts,seconds,exit_code,major_faults,read_bytes,processor_s");
-                is_table || text.contains("\"schema\": \"majorfault.programs/") || text.starts_with("<!-- majorfault compare -->")
+                let is_table =
+                    line.ends_with(b"way,repetition,counts,seconds,exit_code,major_faults,read_bytes,processor_s");
+                is_table
+                    || text.contains("\"schema\": \"majorfault.programs/")
+                    || text.starts_with("<!-- majorfault compare -->")
             }
             Kind::Metrics => text.starts_with("# HELP majorfault_"),
             Kind::Trace => text.starts_with("majorfault trace "),

@@ -174,7 +174,8 @@ fn a_file_leaves_the_page_cache_before_each_pass_unless_the_job_says_otherwise()
 
     let dropped = records(&world, &[&["job.fio"][..], &arms, &peer].concat());
     fs::remove_file(world.path("records.jsonl")).unwrap();
-    let kept = records(&world, &[&["job.fio", "--no-peer", "--set", "invalidate=0", "--cache", "cold"][..], &arms].concat());
+    let kept =
+        records(&world, &[&["job.fio", "--no-peer", "--set", "invalidate=0", "--cache", "cold"][..], &arms].concat());
 
     for (arm, pages) in brought(&dropped) {
         assert!((3 * 512..4 * 512).contains(&pages), "{arm}: {pages} pages, three passes over 512");
@@ -191,7 +192,17 @@ fn a_users_file_that_is_shorter_than_asked_for_is_told_and_not_made_longer() {
     let text = |size: &str| format!("[j]\nfilename=own\nrw=read\nsize={size}\n");
     let run = |size: &str| {
         fs::write(world.path("job.fio"), text(size)).unwrap();
-        world.majorfault(&["compare", "job.fio", "--runs", "1", "--method", "pread", "--no-peer", "--records", "r.jsonl"])
+        world.majorfault(&[
+            "compare",
+            "job.fio",
+            "--runs",
+            "1",
+            "--method",
+            "pread",
+            "--no-peer",
+            "--records",
+            "r.jsonl",
+        ])
     };
 
     let (short, enough) = (run("128k"), run("64k"));

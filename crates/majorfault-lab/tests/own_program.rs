@@ -179,7 +179,10 @@ fn each_choice_of_parameters_is_a_command_and_every_run_is_exported() {
     let document: Value = serde_json::from_str(&world.text("runs.json")).unwrap();
     let variants = document["variants"].as_array().unwrap();
     assert_eq!(variants[2]["parameters"], serde_json::json!({"first": "b", "second": "x"}));
-    assert_eq!((&variants[2]["program"], &variants[2]["files"]), (&serde_json::json!(["cat", "b-x"]), &serde_json::json!(["b-x"])));
+    assert_eq!(
+        (&variants[2]["program"], &variants[2]["files"]),
+        (&serde_json::json!(["cat", "b-x"]), &serde_json::json!(["b-x"]))
+    );
     assert!(world.text("runs.md").contains("| first=a, second=y: load |"), "{}", world.text("runs.md"));
     let between = said.output.split("The command with each choice of parameters").nth(1).unwrap();
     assert!(between.contains("first=b, second=y: untouched"), "{between}");

@@ -167,8 +167,7 @@ pub fn run(options: ProgramOptions, conditions: Conditions, stop: &AtomicBool) -
     place::clean_stale();
     parts.iter().for_each(|part| learn(part, &mut refused, stop));
     let ran = in_turns(&parts, &refused, &options, &conditions, stop)?;
-    let standings: Vec<Standings> =
-        parts.iter().map(|part| Standings::of(&part.names(), &ran, &refused)).collect();
+    let standings: Vec<Standings> = parts.iter().map(|part| Standings::of(&part.names(), &ran, &refused)).collect();
     let firsts: Vec<String> = parts.iter().map(|part| part.name(&part.turns[0])).collect();
     let between = (parts.len() > 1).then(|| Standings::between(&firsts, &ran));
     let compared: Vec<program::Compared<'_>> = parts

@@ -71,7 +71,12 @@ pub fn markdown(parts: &[Compared<'_>]) -> String {
     };
     let of = |part: &Compared<'_>| {
         let rows: String = part.standings.all.iter().map(|standing| line(&row(standing))).collect();
-        format!("{}\n\n{}|{}\n{rows}\n", sentence(part.standings), line(&HEADER.map(str::to_owned)), " --- |".repeat(HEADER.len()))
+        format!(
+            "{}\n\n{}|{}\n{rows}\n",
+            sentence(part.standings),
+            line(&HEADER.map(str::to_owned)),
+            " --- |".repeat(HEADER.len())
+        )
     };
     format!("<!-- majorfault compare -->\n\n{}", parts.iter().map(of).collect::<String>())
 }
@@ -83,8 +88,7 @@ pub fn markdown(parts: &[Compared<'_>]) -> String {
 pub fn csv(parts: &[Compared<'_>]) -> Result<String> {
     let mut table = csv::Writer::from_writer(Vec::new());
     let names = parts.first().into_iter().flat_map(|part| &part.variant.given).map(|(name, _)| name.clone());
-    let columns =
-        ["way", "repetition", "counts", "seconds", "exit_code", "major_faults", "read_bytes", "processor_s"];
+    let columns = ["way", "repetition", "counts", "seconds", "exit_code", "major_faults", "read_bytes", "processor_s"];
     let mut written = table.write_record(names.chain(columns.map(str::to_owned)));
     for part in parts {
         for standing in &part.standings.all {

@@ -36,7 +36,9 @@ impl Variant {
         }
         match all.len() {
             0..=MOST => Ok(all),
-            many => Err(Error::Invalid(format!("--parameter-list: {many} commands are too many; at most {MOST} take turns"))),
+            many => Err(Error::Invalid(format!(
+                "--parameter-list: {many} commands are too many; at most {MOST} take turns"
+            ))),
         }
     }
 
@@ -105,7 +107,10 @@ mod tests {
         assert_eq!(filled.len(), 4);
         assert_eq!(filled[1], command(&["sort", "--parallel=1", "-S64m", "11.txt"]));
         assert_eq!(filled[2], command(&["sort", "--parallel=2", "-S1m", "22.txt"]));
-        assert_eq!((all[1].to_string(), all[1].named("assist")), ("threads=1, size=64m".into(), "threads=1, size=64m: assist".into()));
+        assert_eq!(
+            (all[1].to_string(), all[1].named("assist")),
+            ("threads=1, size=64m".into(), "threads=1, size=64m: assist".into())
+        );
     }
 
     #[test]
@@ -137,6 +142,9 @@ mod tests {
         assert!(refusal(&[("a", "1"), ("a", "2")]).contains("it is given twice"));
         let nine = "1,2,3,4,5,6,7,8,9";
         assert!(refusal(&[("a", nine), ("b", nine)]).contains("81 commands are too many"));
-        assert_eq!(Variant::all(&lists(&[("a", "1,2,3,4,5,6,7,8"), ("b", "1,2,3,4,5,6,7,8")]), &words).unwrap().len(), 64);
+        assert_eq!(
+            Variant::all(&lists(&[("a", "1,2,3,4,5,6,7,8"), ("b", "1,2,3,4,5,6,7,8")]), &words).unwrap().len(),
+            64
+        );
     }
 }

@@ -91,18 +91,16 @@ impl Drop for Disk {
 /// Random writes of the whole file, committed now and then.
 fn trial(file: PathBuf) -> Trial {
     let word = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
-    let options =
-        vec![word("rw", "randwrite"), word("size", "2m"), word("fdatasync", &EACH.to_string()), word("filename", "data")];
+    let options = vec![
+        word("rw", "randwrite"),
+        word("size", "2m"),
+        word("fdatasync", &EACH.to_string()),
+        word("filename", "data"),
+    ];
     let stages = typed("crash", &Chosen { options, sections: Vec::new() }).unwrap().stages;
     let job = stages[0][0].job(0, vec![0], 2 * MIB, 1).unwrap();
     Trial {
-        data: Data {
-            files: vec![file],
-            offset_bytes: 0,
-            size_bytes: 2 * MIB,
-            stripe_bytes: MIB,
-            content_seed: None,
-        },
+        data: Data { files: vec![file], offset_bytes: 0, size_bytes: 2 * MIB, stripe_bytes: MIB, content_seed: None },
         workload: Choice::plain("uniform"),
         direction: Direction::Write,
         arm: Arm::Method(Choice::plain("pread")),
@@ -169,8 +167,7 @@ fn survives(test: &str, choice: &Choice) {
     assert!(disk.flushes() - flushed >= commits, "{} flushes of {commits} commits", disk.flushes() - flushed);
     for (number, writes) in (0..).zip(looked_at) {
         let written = disk.written(&format!("image-{number}"), GENERATION);
-        let lost: Vec<u64> =
-            first_pages(&trial, writes).into_iter().filter(|page| !written.contains(page)).collect();
+        let lost: Vec<u64> = first_pages(&trial, writes).into_iter().filter(|page| !written.contains(page)).collect();
         assert_eq!(lost, Vec::<u64>::new(), "of {writes} writes acknowledged");
     }
 }

@@ -442,7 +442,8 @@ impl<'a> JobThread<'a> {
 }
 
 /// What invalidate does not reach.
-const KEPT: &str = "invalidate: the files leave the page cache before each pass over them; what the pool holds stays in it";
+const KEPT: &str =
+    "invalidate: the files leave the page cache before each pass over them; what the pool holds stays in it";
 
 /// As a record keeps it.
 pub fn way(tally: &WayTally, one_in: u64) -> WayRun {
