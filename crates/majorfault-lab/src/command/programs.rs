@@ -3,7 +3,7 @@
 use crate::command::{Bars, Exit};
 use crate::outputs::{Force, Kind, Output, Outputs};
 use crate::place;
-use crate::program::{self, Ran, Standings, Task, Turn, Variant, ways};
+use crate::program::{self, ParameterValues, Ran, Standings, Task, Turn, ways};
 use clap::Args;
 use majorfault::{Bytes, Error, Result};
 use std::ffi::OsString;
@@ -100,7 +100,7 @@ pub struct Conditions {
 struct Part {
     task: Task,
     turns: Vec<Turn>,
-    variant: Variant,
+    variant: ParameterValues,
 }
 
 impl Part {
@@ -152,7 +152,7 @@ pub fn run(options: ProgramOptions, conditions: Conditions, stop: &AtomicBool) -
     let lists: Vec<(String, String)> =
         options.parameter_list.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
     let words: Vec<OsString> = options.program.iter().chain(&options.prepare).cloned().collect();
-    let variants = Variant::all(&lists, &words)?;
+    let variants = ParameterValues::all(&lists, &words)?;
     let scratch = tempfile::Builder::new()
         .prefix("majorfault-")
         .tempdir()
@@ -188,7 +188,7 @@ pub fn run(options: ProgramOptions, conditions: Conditions, stop: &AtomicBool) -
 fn part(
     options: &ProgramOptions,
     conditions: &Conditions,
-    variant: Variant,
+    variant: ParameterValues,
     scratch: PathBuf,
     refused: &mut Vec<(String, String)>,
 ) -> Result<Part> {

@@ -4,15 +4,15 @@
 //! before it) to its end; what it prints and its exit code must stay the same.
 
 mod once;
+mod parameters;
 mod standings;
 mod tell;
-mod variants;
 pub mod ways;
 
 pub use once::{Ran, enter, learn, once};
+pub use parameters::ParameterValues;
 pub use standings::{Standings, counts};
 pub use tell::{Compared, csv, document, markdown, print};
-pub use variants::Variant;
 
 use majorfault::Bytes;
 use std::ffi::OsString;

@@ -2,7 +2,7 @@
 
 use super::once::size;
 use super::standings::{Decision, Standings, TurnResult, usual};
-use super::{Ran, Task, Variant};
+use super::{ParameterValues, Ran, Task};
 use crate::report::words;
 use majorfault::{Error, Result};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ pub struct Compared<'a> {
     /// What ran.
     pub task: &'a Task,
     /// Which values.
-    pub variant: &'a Variant,
+    pub variant: &'a ParameterValues,
     /// How its ways stand.
     pub standings: &'a Standings,
 }

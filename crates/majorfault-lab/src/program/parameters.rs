@@ -10,17 +10,17 @@ const MOST: usize = 64;
 
 /// One choice of values: each parameter's name and value. Without parameters there is one variant, and it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Variant {
+pub struct ParameterValues {
     /// Names and values, in the order of the command line.
     pub given: Vec<(String, String)>,
 }
 
-impl Variant {
+impl ParameterValues {
     /// Every choice of values from lists of a name and values with commas between them; the last name changes fastest.
     ///
     /// Errors: Invalid (a name without values, twice, or that `command` has nowhere in braces; too many choices).
-    pub fn all(lists: &[(String, String)], command: &[OsString]) -> Result<Vec<Variant>> {
-        let mut all = vec![Variant::default()];
+    pub fn all(lists: &[(String, String)], command: &[OsString]) -> Result<Vec<ParameterValues>> {
+        let mut all = vec![ParameterValues::default()];
         for (name, values) in lists {
             let is_there = command.iter().any(|word| find(word.as_bytes(), braced(name).as_bytes()).is_some());
             let why = match () {
@@ -42,9 +42,9 @@ impl Variant {
         }
     }
 
-    fn with(&self, name: &str, value: &str) -> Variant {
+    fn with(&self, name: &str, value: &str) -> ParameterValues {
         let given = self.given.iter().cloned().chain([(name.to_owned(), value.to_owned())]);
-        Variant { given: given.collect() }
+        ParameterValues { given: given.collect() }
     }
 
     /// The words with its values in place of the names in braces.
@@ -58,7 +58,7 @@ impl Variant {
     }
 }
 
-impl fmt::Display for Variant {
+impl fmt::Display for ParameterValues {
     /// `threads=4, size=1m`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words: Vec<String> = self.given.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -101,7 +101,7 @@ mod tests {
     fn every_choice_of_values_is_one_command() {
         let words = command(&["sort", "--parallel={threads}", "-S{size}", "{threads}{threads}.txt"]);
 
-        let all = Variant::all(&lists(&[("threads", "1,2"), ("size", "1m,64m")]), &words).unwrap();
+        let all = ParameterValues::all(&lists(&[("threads", "1,2"), ("size", "1m,64m")]), &words).unwrap();
 
         let filled: Vec<Vec<OsString>> = all.iter().map(|one| one.filled(&words)).collect();
         assert_eq!(filled.len(), 4);
@@ -117,9 +117,9 @@ mod tests {
     fn without_parameters_the_command_is_as_it_is() {
         let words = command(&["echo", "{threads}"]);
 
-        let all = Variant::all(&[], &words).unwrap();
+        let all = ParameterValues::all(&[], &words).unwrap();
 
-        assert_eq!(all, [Variant::default()]);
+        assert_eq!(all, [ParameterValues::default()]);
         assert_eq!((all[0].filled(&words), all[0].named("untouched")), (words, "untouched".to_owned()));
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn bytes_that_are_no_text_stay_as_they_are() {
         let words = vec![OsString::from_vec(b"\xff{n}\xfe".to_vec())];
 
-        let all = Variant::all(&lists(&[("n", "7")]), &words).unwrap();
+        let all = ParameterValues::all(&lists(&[("n", "7")]), &words).unwrap();
 
         assert_eq!(all[0].filled(&words)[0].as_bytes(), b"\xff7\xfe");
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn lists_that_make_no_sense_are_refused_with_what_to_do() {
         let words = command(&["prog", "{a}", "{b}"]);
-        let refusal = |given: &[(&str, &str)]| Variant::all(&lists(given), &words).unwrap_err().to_string();
+        let refusal = |given: &[(&str, &str)]| ParameterValues::all(&lists(given), &words).unwrap_err().to_string();
 
         assert!(refusal(&[("c", "1")]).contains("write the name in braces"));
         assert!(refusal(&[("a", "1,,2")]).contains("a value is empty"));
@@ -143,7 +143,7 @@ mod tests {
         let nine = "1,2,3,4,5,6,7,8,9";
         assert!(refusal(&[("a", nine), ("b", nine)]).contains("81 commands are too many"));
         assert_eq!(
-            Variant::all(&lists(&[("a", "1,2,3,4,5,6,7,8"), ("b", "1,2,3,4,5,6,7,8")]), &words).unwrap().len(),
+            ParameterValues::all(&lists(&[("a", "1,2,3,4,5,6,7,8"), ("b", "1,2,3,4,5,6,7,8")]), &words).unwrap().len(),
             64
         );
     }
