@@ -1,8 +1,9 @@
 //! The content of the files that the tool makes: every page knows its number, so every access can be checked.
 //!
 //! A page is 512 words. Word 0 is the page's number in the address space, word 1 the generation (which write it is
-//! from; 0 when made), the last one makes all words add up to [`MadeContent::page_sum`], the others are noise from the
-//! seed. So the sum over any aligned extent is known without reading it, and is the same in every generation for
+//! from; 0 when made), the last one makes all words add up to [`MadeContent::page_sum`], the others are noise: 512 words, the same
+//! for every page, plus a number of the page from the seed, so that filling a page costs little more than copying one, and neither
+//! compression nor deduplication finds anything. So the sum over any aligned extent is known without reading it, and is the same in every generation for
 //! whole pages. All words are little-endian; sums wrap.
 
 use majorfault::{Error, Extent, Result};
@@ -21,12 +22,36 @@ pub struct MadeContent {
 
 /// A mix of 64 bits: the finalizer of splitmix64 (Steele, Lea, Flood 2014).
 #[inline]
-pub fn mix(value: u64) -> u64 {
+pub const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
+
+/// The noise that pages have in common, by the number of the word.
+static NOISE: [u64; WORDS as usize] = {
+    let mut noise = [0; WORDS as usize];
+    let mut index = 0;
+    while index < noise.len() {
+        noise[index] = mix(index as u64);
+        index += 1;
+    }
+    noise
+};
+
+/// Words of a page that are noise: all but the first two and the last.
+const NOISY: std::ops::Range<usize> = 2..WORDS as usize - 1;
+
+/// What the noise that pages have in common adds up to.
+const NOISE_SUM: u64 = {
+    let (mut sum, mut index) = (0u64, NOISY.start);
+    while index < NOISY.end {
+        sum = sum.wrapping_add(mix(index as u64));
+        index += 1;
+    }
+    sum
+};
 
 /// The sum of the words of `bytes`; a last incomplete word counts as if filled with zeros.
 #[inline]
@@ -50,16 +75,26 @@ impl MadeContent {
         mix(self.seed ^ page.wrapping_mul(WORDS + 1))
     }
 
+    /// What a page adds to the noise that all have in common.
+    #[inline]
+    fn shift(self, page: u64) -> u64 {
+        mix(self.seed ^ page.wrapping_mul(WORDS))
+    }
+
+    /// The last word of a page: it makes the sum right.
+    #[inline]
+    fn last(self, page: u64, generation: u64) -> u64 {
+        let noise = NOISE_SUM.wrapping_add(self.shift(page).wrapping_mul(NOISY.len() as u64));
+        self.page_sum(page).wrapping_sub(page).wrapping_sub(generation).wrapping_sub(noise)
+    }
+
     /// Word `index` of `page` as made.
     fn word(self, page: u64, index: u64) -> u64 {
         match index {
             0 => page,
             1 => 0,
-            last if last == WORDS - 1 => {
-                let others = (0..last).fold(0u64, |sum, i| sum.wrapping_add(self.word(page, i)));
-                self.page_sum(page).wrapping_sub(others)
-            }
-            _ => mix(self.seed ^ page.wrapping_mul(WORDS).wrapping_add(index)),
+            last if last == WORDS - 1 => self.last(page, 0),
+            _ => self.shift(page).wrapping_add(NOISE[index as usize]),
         }
     }
 
@@ -115,15 +150,14 @@ impl MadeContent {
     }
 
     fn fill_page(self, page: u64, generation: u64, bytes: &mut [u8]) {
-        let mut sum = 0u64;
+        let shift = self.shift(page);
         let (words, _) = bytes.as_chunks_mut::<8>();
-        let (last, others) = words.split_last_mut().expect("a page has words");
-        for (index, word) in (0u64..).zip(others) {
-            let value = if index == 1 { generation } else { self.word(page, index) };
-            sum = sum.wrapping_add(value);
-            *word = value.to_le_bytes();
+        for (word, noise) in words.iter_mut().zip(&NOISE) {
+            *word = shift.wrapping_add(*noise).to_le_bytes();
         }
-        *last = self.page_sum(page).wrapping_sub(sum).to_le_bytes();
+        words[0] = page.to_le_bytes();
+        words[1] = generation.to_le_bytes();
+        words[WORDS as usize - 1] = self.last(page, generation).to_le_bytes();
     }
 
     /// The number and the generation that a page of content carries.
