@@ -68,10 +68,14 @@ impl Filler for Hands<'_, '_> {
         self.meter.submitted(index);
     }
 
+    fn written(&mut self, index: usize) {
+        self.meter.written(index);
+    }
+
     fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
         // Blocks of whole pages are a condition of writing trials, checked before they start.
         let _ = self.content.fill(self.extents[index], self.generation, bytes);
-        self.meter.ended(index, bytes.len())
+        self.meter.filled(index, bytes.len())
     }
 }
 

@@ -67,6 +67,8 @@ pub struct Meter<'a> {
     submitted: Vec<Nanos>,
     /// When each was seen to have arrived, likewise.
     arrived: Vec<Nanos>,
+    /// When each timed extent that is being written was filled; 0 is "is not timed, or written".
+    filled: Vec<Nanos>,
     intervals: Vec<Interval>,
     /// Which way the current batch goes, and what was counted when it began.
     way: (usize, u64, u64),
@@ -106,6 +108,7 @@ impl<'a> Meter<'a> {
             now: until.began,
             submitted: Vec::new(),
             arrived: Vec::new(),
+            filled: Vec::new(),
             intervals: vec![Interval::new()],
             way: (0, 0, 0),
             ways: [WayTally::new(), WayTally::new()],
@@ -139,6 +142,7 @@ impl<'a> Meter<'a> {
     pub fn batch(&mut self) {
         self.submitted.clear();
         self.arrived.clear();
+        self.filled.clear();
         self.now = monotonic();
         let mean = self.now.0.saturating_sub(self.until.began.0) / self.accesses.max(1);
         if self.accesses >= 4096 && Nanos(mean) < TIME_EACH_FROM {
@@ -180,36 +184,82 @@ impl<'a> Meter<'a> {
     /// The access to the extent `index` of the batch ended, having handed over `bytes`.
     #[inline]
     pub fn ended(&mut self, index: usize, bytes: usize) -> ControlFlow<()> {
+        match self.count(bytes) {
+            true => self.time(index),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The bytes of the extent `index` were filled. Its access ends here, or, where it was said to be submitted, when it is
+    /// [`written`](Self::written).
+    #[inline]
+    pub fn filled(&mut self, index: usize, bytes: usize) -> ControlFlow<()> {
+        match self.count(bytes) {
+            true if said(&self.submitted, index).is_some() => {
+                let now = monotonic();
+                set(&mut self.filled, index, now);
+                self.arrive_at(now);
+                self.last_interval().accesses += 1;
+                self.flow()
+            }
+            true => self.time(index),
+            false => ControlFlow::Continue(()),
+        }
+    }
+
+    /// The extent `index` was written.
+    pub fn written(&mut self, index: usize) {
+        if let Some(since) = said(&self.filled, index) {
+            self.filled[index] = Nanos(0);
+            self.record(monotonic().0.saturating_sub(since.0));
+        }
+    }
+
+    /// Counts an access; whether it is timed.
+    #[inline]
+    fn count(&mut self, bytes: usize) -> bool {
         self.accesses += 1;
         self.bytes += bytes as u64;
         self.countdown -= 1;
         match self.countdown {
             // The next access will be timed, so it has to be known when this one ended.
             1 => self.now = monotonic(),
-            0 => return self.time(index),
+            0 => return true,
             _ => {}
         }
         self.last_interval().accesses += 1;
-        ControlFlow::Continue(())
+        false
     }
 
     fn time(&mut self, index: usize) -> ControlFlow<()> {
         let now = monotonic();
         let since = said(&self.submitted, index).unwrap_or(self.now);
         let ended = said(&self.arrived, index).unwrap_or(now);
+        self.arrive_at(now);
+        self.last_interval().accesses += 1;
+        self.record(ended.0.saturating_sub(since.0));
+        self.flow()
+    }
+
+    /// The clock shows `now`: the next timed access is counted from here, in the interval of this moment.
+    fn arrive_at(&mut self, now: Nanos) {
         self.now = now;
         self.countdown = self.timed_one_in;
         let number = (now.0.saturating_sub(self.until.began.0) / self.interval.0.max(1)) as usize;
         while self.intervals.len() <= number {
             self.intervals.push(Interval::new());
         }
-        let weight = self.timed_one_in;
-        let interval = self.last_interval();
-        interval.accesses += 1;
+    }
+
+    /// A timed access took so long.
+    fn record(&mut self, lasted: u64) {
+        let (weight, lasted) = (self.timed_one_in, lasted.max(1));
         // Automatic resizing makes this infallible; the saturating variant would clamp instead.
-        let lasted = ended.0.saturating_sub(since.0).max(1);
-        let _ = interval.latency.record_n(lasted, weight);
+        let _ = self.last_interval().latency.record_n(lasted, weight);
         let _ = self.ways[self.way.0].latency.record_n(lasted, weight);
+    }
+
+    fn flow(&self) -> ControlFlow<()> {
         if self.goes_on() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     }
 
@@ -296,6 +346,38 @@ mod tests {
 
         let latency = &intervals.last().unwrap().latency;
         assert!(latency.max() >= 1_000_000, "measured from the submission, not from the end of access 0");
+    }
+
+    #[test]
+    fn a_write_that_is_in_flight_lasts_until_it_is_written_and_not_until_it_is_filled() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(until(&stop), Nanos::millis(250));
+        meter.batch();
+        for index in 0..2 {
+            meter.submitted(index);
+            let _ = meter.filled(index, 8);
+        }
+        let filled = meter.filled[1];
+        while monotonic().0 < filled.0 + 1_000_000 {}
+        (0..2).for_each(|index| meter.written(index));
+        meter.written(0);
+        let (run, intervals, _) = meter.finish();
+
+        let latency = &intervals.last().unwrap().latency;
+        assert_eq!((run.accesses, latency.len()), (2, 2), "each once");
+        assert!(latency.min() >= 1_000_000 * 99 / 100, "{}", latency.min());
+    }
+
+    #[test]
+    fn who_is_not_said_to_be_submitted_ends_when_it_is_filled() {
+        let stop = AtomicBool::new(false);
+        let mut meter = Meter::new(until(&stop), Nanos::millis(250));
+        meter.batch();
+        let _ = meter.filled(0, 8);
+        meter.written(0);
+        let (run, intervals, _) = meter.finish();
+
+        assert_eq!((run.accesses, intervals.last().unwrap().latency.len()), (1, 1));
     }
 
     #[test]

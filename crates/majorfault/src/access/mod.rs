@@ -308,8 +308,14 @@ impl<F: FnMut(usize, &[u8])> Visitor for F {
 
 /// Fills the bytes of each extent, and may stop the update.
 pub trait Filler {
-    /// The extent `index` of the update was handed to the device, as in [`Visitor::submitted`].
+    /// The extent `index` of the update is the next to be filled. Only methods that keep several in flight, or in a pool, call this.
     fn submitted(&mut self, index: usize) {
+        let _ = index;
+    }
+
+    /// The extent `index` was seen to be written, or is in the pool, though not durable. Only methods that call `submitted` do; with
+    /// the others an access lasts from the end of one fill to the end of the next.
+    fn written(&mut self, index: usize) {
         let _ = index;
     }
 

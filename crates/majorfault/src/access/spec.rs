@@ -229,6 +229,44 @@ fn break_ends_the_update_after_what_was_handed_out() {
 }
 
 #[test]
+fn what_is_kept_in_flight_is_told_when_it_is_handed_over_and_once_when_it_is_written() {
+    #[derive(Default)]
+    struct Told([Vec<usize>; 3]);
+    impl Filler for Told {
+        fn submitted(&mut self, index: usize) {
+            self.0[0].push(index);
+        }
+        fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
+            bytes.fill(7);
+            self.0[1].push(index);
+            ControlFlow::Continue(())
+        }
+        fn written(&mut self, index: usize) {
+            assert!(self.0[1].contains(&index), "{index} was written before it was filled");
+            self.0[2].push(index);
+        }
+    }
+    for (method, given) in variants() {
+        let file = TestFile::on_disk(8 * PAGE);
+        let mut opened = open(method, file.target(true), &given);
+        let extents: Vec<Extent> = (0..8).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+        let mut told = Told::default();
+
+        opened.reader.update(&extents, &mut told).unwrap();
+
+        let [submitted, filled, mut written] = told.0;
+        written.sort_unstable();
+        let in_flight = if ["uring", "pool", "uffd"].contains(&method.name) { (0..8).collect() } else { Vec::new() };
+        assert_eq!(
+            (submitted, filled, written),
+            (in_flight.clone(), (0..8).collect(), in_flight),
+            "{} {given}",
+            method.name
+        );
+    }
+}
+
+#[test]
 fn files_opened_for_reading_are_not_changed() {
     for (method, given) in variants() {
         let file = TestFile::on_disk(8 * PAGE);

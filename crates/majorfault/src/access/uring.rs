@@ -270,11 +270,13 @@ impl UringReader {
             for (slot, result) in ended.drain(..) {
                 match self.ended(slot, operation, result) {
                     Ok(false) => continue,
-                    // Nothing of a write is shown.
-                    Ok(true) if operation == Operation::Write => self.free.push(slot),
                     Ok(true) => {
                         came(self.work[slot].index);
-                        arrived.push_back(slot);
+                        match operation {
+                            Operation::Read => arrived.push_back(slot),
+                            // Nothing of a write is shown.
+                            Operation::Write => self.free.push(slot),
+                        }
                     }
                     Err(first) => {
                         error.get_or_insert(failed(&self.work[slot], first));
@@ -323,16 +325,18 @@ impl Reader for UringReader {
         let files = Arc::clone(&self.files);
         files.direct.target.check_writable()?;
         files.check_aligned(extents)?;
+        let filler = std::cell::RefCell::new(filler);
         self.drive(
             Operation::Write,
             extents.len(),
             |uring, slot, index| {
                 let work = uring.work_for(index, extents[index])?;
                 uring.work[slot] = work;
+                let mut filler = filler.borrow_mut();
                 filler.submitted(index);
                 Ok(filler.fill(index, &mut uring.queue.slot_mut(slot)[work.begin..work.end]))
             },
-            |_| (),
+            |index| filler.borrow_mut().written(index),
             |_, _| ControlFlow::Continue(()),
             |work, error| transfer_error("write", &files.direct.target.files()[work.file], extents[work.index], error),
         )

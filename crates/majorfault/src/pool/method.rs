@@ -291,6 +291,7 @@ pub(super) fn update(handle: &mut Handle, target: &Target, extents: &[Extent], f
             }
             done += part;
         }
+        filler.written(index);
         if flow.is_break() {
             break;
         }

@@ -113,6 +113,10 @@ impl Filler for Hands<'_, '_> {
         self.meter.submitted(index);
     }
 
+    fn written(&mut self, index: usize) {
+        self.meter.written(index);
+    }
+
     fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
         let extent = self.in_file(index);
         // Whole words are a condition of jobs that write, checked before they start.
@@ -120,7 +124,7 @@ impl Filler for Hands<'_, '_> {
             0 => self.content.fill_words(extent, bytes),
             generation => self.content.fill(extent, generation, bytes),
         };
-        self.meter.ended(index, bytes.len())
+        self.meter.filled(index, bytes.len())
     }
 }
 
