@@ -1,8 +1,9 @@
 //! The methods of a comparison when the user names none: each way a program might choose for this workload.
 
 use crate::peer;
-use crate::trial::{Arm, Choice, Direction};
-use majorfault::{Error, Given, Result, methods, prefetch};
+use crate::place;
+use crate::trial::{Arm, Choice, Direction, Trial};
+use majorfault::{Bytes, Error, Given, Result, methods, prefetch};
 use std::collections::BTreeMap;
 
 /// The usual methods: the control, mmap with each hint, explicit I/O.
@@ -61,6 +62,33 @@ pub fn without_depth(arm: Arm) -> Result<Arm> {
     Ok(Arm::Method(choice))
 }
 
+/// Of what a limit leaves beside a trial's own needs, the part that a method may keep pages in: transfers and the kernel's share need room.
+const KEPT: (u64, u64) = (3, 4);
+
+/// The arm with the memory that it keeps pages in inside the trial's memory limit: less than usual where nothing was said.
+///
+/// Errors: Invalid where more was said than the limit has room for.
+pub fn within(arm: Arm, trial: &Trial) -> Result<Arm> {
+    let (Some(limit), Arm::Method(choice)) = (trial.memory_bytes, &arm) else { return Ok(arm) };
+    let Some(budget) = methods::named(&choice.name)?.budget else { return Ok(arm) };
+    let room = limit.saturating_sub(place::smallest_limit(trial).0) / KEPT.1 * KEPT.0 >> 20 << 20;
+    let settled: Bytes = match settings(&arm)?.1.get(budget).map(|text| text.parse()) {
+        Some(Ok(bytes)) => bytes,
+        _ => return Ok(arm),
+    };
+    if settled.0 <= room {
+        return Ok(arm);
+    }
+    if choice.given.contains_key(budget) {
+        return Err(Error::Invalid(format!(
+            "{arm}: {budget}={settled} does not fit into the memory limit of {}, which has room for {}; give less, or more --memory",
+            Bytes(limit),
+            Bytes(room)
+        )));
+    }
+    Ok(Arm::Method(choice.clone().with(budget, Bytes(room.max(1 << 20)))))
+}
+
 /// The peers that take part in jobs: with the engine that each job names.
 pub fn peers_of_jobs() -> Vec<Arm> {
     let of_job =
@@ -99,6 +127,37 @@ fn settings(arm: &Arm) -> Result<(&str, BTreeMap<String, String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::synthetic::Run;
+
+    /// The arm within a limit, by one thread with nothing in flight: 16.27 MiB are its own needs.
+    fn limited(text: &str, memory: Option<u64>) -> Result<String> {
+        let record = Run::of("mmap").record();
+        let trial = Trial { memory_bytes: memory, threads: 1, iodepth: 1, block_bytes: 4096, ..record.trial };
+        within(arm(text, 1)?, &trial).map(|arm| arm.to_string())
+    }
+
+    #[test]
+    fn what_a_method_keeps_pages_in_is_part_of_the_memory_limit() {
+        let mib = |mib: u64| Some(mib << 20);
+
+        assert_eq!(limited("pool", None).unwrap(), "pool depth=1");
+        assert_eq!(limited("pool", mib(102)).unwrap(), "pool depth=1", "64 MiB are three quarters of 85.73");
+        assert_eq!(limited("pool", mib(101)).unwrap(), "pool depth=1 memory=63m");
+        assert_eq!(limited("uffd", mib(48)).unwrap(), "uffd memory=23m");
+        assert_eq!(limited("mmap", mib(48)).unwrap(), "mmap");
+    }
+
+    #[test]
+    fn more_memory_than_the_limit_has_room_for_is_refused_with_what_there_is() {
+        assert_eq!(limited("pool:memory=23m", Some(48 << 20)).unwrap(), "pool depth=1 memory=23m");
+
+        let error = limited("pool:memory=24m", Some(48 << 20)).unwrap_err().to_string();
+
+        assert!(
+            error.contains("memory=24m does not fit into the memory limit of 48m, which has room for 23m"),
+            "{error}"
+        );
+    }
     use proptest::prelude::*;
 
     #[test]

@@ -6,6 +6,7 @@ use crate::command::options::{CompareOptions, Memory};
 use crate::command::programs::{self, Conditions, ProgramOptions};
 use crate::command::{Bars, Exit, stop_flag};
 use crate::data::PAGE;
+use crate::lineup;
 use crate::machine;
 use crate::outputs::{self, Force, Kind, Outputs, Records};
 use crate::place::guest::Spec;
@@ -150,6 +151,9 @@ pub fn run(mut args: Args) -> Result<Exit> {
         stage: String::new(),
     };
     trial.memory_bytes = memory(options, &trial, &mut machine)?;
+    let within = |arm: Arm| lineup::within(arm, &trial);
+    let arms = arms.into_iter().map(within).collect::<Result<Vec<Arm>>>()?;
+    let baseline = baseline.map(within).transpose()?;
     check_trial(&trial)?;
     let session = run::Session { name, machine, stop: &stop };
     let comparison = Comparison { trial, arms, repetitions: options.runs };

@@ -303,7 +303,8 @@ impl Ready<'_> {
         };
         trial.memory_bytes = memory(options)?;
         run::check_jobs(&trial)?;
-        let arms = self.arms(&trial)?;
+        let arms =
+            self.arms(&trial)?.into_iter().map(|arm| lineup::within(arm, &trial)).collect::<Result<Vec<Arm>>>()?;
         trial.arm = arms.first().cloned().ok_or_else(|| Error::Invalid("nothing to compare".to_owned()))?;
         Ok(Comparison { trial, arms, repetitions: options.runs })
     }

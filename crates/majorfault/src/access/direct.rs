@@ -22,6 +22,7 @@ pub(super) const METHOD: Method = Method {
     class: Class::Explicit,
     hints: Hints::None,
     depth: None,
+    budget: None,
     direct: DirectIo::Always,
     params: DirectOptions::declared,
     open: access::by_names::<DirectOptions>,

@@ -22,6 +22,7 @@ pub(super) const METHOD: Method = Method {
     class: Class::Mapped,
     hints: Hints::PageCache,
     depth: None,
+    budget: None,
     direct: DirectIo::Never,
     params: MmapOptions::declared,
     open: access::by_names::<MmapOptions>,

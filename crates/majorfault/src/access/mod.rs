@@ -64,6 +64,8 @@ pub struct Method {
     pub hints: Hints,
     /// The parameter that sets its number of transfers in flight; none where it has no such parameter.
     pub depth: Option<&'static str>,
+    /// The parameter that sets the memory it keeps pages in, beside the page cache; none where it keeps none.
+    pub budget: Option<&'static str>,
     /// Whether it reads past the page cache.
     pub direct: DirectIo,
     /// Its parameters.

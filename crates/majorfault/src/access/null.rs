@@ -16,6 +16,7 @@ pub const METHOD: Method = Method {
     class: Class::Control,
     hints: Hints::None,
     depth: None,
+    budget: None,
     direct: DirectIo::Never,
     params: NullOptions::declared,
     open: access::by_names::<NullOptions>,

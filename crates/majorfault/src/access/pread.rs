@@ -17,6 +17,7 @@ pub(super) const METHOD: Method = Method {
     class: Class::Explicit,
     hints: Hints::PageCache,
     depth: None,
+    budget: None,
     direct: DirectIo::Never,
     params: PreadOptions::declared,
     open: access::by_names::<PreadOptions>,

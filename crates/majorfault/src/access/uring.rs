@@ -23,6 +23,7 @@ pub(super) const METHOD: Method = Method {
     class: Class::Explicit,
     hints: Hints::None,
     depth: Some("depth"),
+    budget: None,
     direct: DirectIo::Given,
     params: UringOptions::declared,
     open: access::by_names::<UringOptions>,

@@ -23,6 +23,7 @@ pub const METHOD: Method = Method {
     class: Class::Pool,
     hints: Hints::Own,
     depth: Some("depth"),
+    budget: Some("memory"),
     direct: DirectIo::Given,
     params: PoolOptions::declared,
     open: access::by_names::<PoolOptions>,

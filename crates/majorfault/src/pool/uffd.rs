@@ -24,6 +24,7 @@ pub const METHOD: Method = Method {
     class: Class::Pool,
     hints: Hints::Own,
     depth: None,
+    budget: Some("memory"),
     direct: DirectIo::Given,
     params: UffdOptions::declared,
     open: access::by_names::<UffdOptions>,
