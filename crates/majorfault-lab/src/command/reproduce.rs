@@ -2,7 +2,7 @@
 
 use crate::command::guest::{self, GuestPlace};
 use crate::command::{Bars, Exit, stop_flag};
-use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
+use crate::experiment::{self, Entry, Experiment, Judge, Making, Planned, Scale, Setting, Store};
 use crate::machine;
 use crate::outputs::{Force, Kind, Output, Outputs, Records};
 use crate::place;
@@ -181,7 +181,8 @@ fn measure(
         let mut store = Store::default();
         let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
         let making = bars.spinner(&format!("{}: making its data in {}", experiment.id, dir.display()));
-        let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store };
+        let making_all = Making::Files;
+        let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store, making: making_all };
         let planned = (experiment.cells)(&mut setting)?;
         making.finish_and_clear();
         run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (&name, stop))?;
