@@ -261,10 +261,10 @@ pub fn markdown(entries: &[Entry], records: &[Record]) -> String {
 }
 
 /// One line for each run of the records: experiment, cell, repetition, seed, seconds, accesses, bytes, GB a second, whether it is
-/// valid, and seconds and GB a second of the accesses alone.
+/// valid, seconds and GB a second of the accesses alone, session.
 pub fn csv(records: &[Record]) -> String {
     let mut text = String::from(
-        "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s\n",
+        "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s,session\n",
     );
     for record in records {
         let Some(cell) = &record.cell else { continue };
@@ -273,14 +273,15 @@ pub fn csv(records: &[Record]) -> String {
         let [rate, visit_rate] =
             [seconds, visit].map(|time| if time > 0.0 { record.bytes() as f64 / time / 1e9 } else { 0.0 });
         text.push_str(&format!(
-            "{},\"{}\",{},{},{seconds:.6},{},{},{rate:.4},{},{visit:.6},{visit_rate:.4}\n",
+            "{},\"{}\",{},{},{seconds:.6},{},{},{rate:.4},{},{visit:.6},{visit_rate:.4},{}\n",
             cell.experiment,
             cell.name,
             record.trial.repetition,
             record.trial.seed,
             record.accesses(),
             record.bytes(),
-            record.is_valid()
+            record.is_valid(),
+            record.session
         ));
     }
     text
@@ -359,14 +360,14 @@ mod tests {
     #[test]
     fn a_table_of_runs_has_the_time_of_the_accesses_beside_that_of_all() {
         let cell = Cell { experiment: "S4.matrix".to_owned(), name: "mmap".to_owned(), scale: "full".to_owned() };
-        let run = Run::of("mmap").accesses(1_000_000).phases_ms(500, 1_000, 500).edit(|it| it.cell = Some(cell));
+        let run =
+            Run::of("mmap").session("S").accesses(1_000_000).phases_ms(500, 1_000, 500).edit(|it| it.cell = Some(cell));
 
         let text = csv(&[run.record()]);
 
-        let header =
-            "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s";
+        let header = "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s,session";
         // 4 096 000 000 bytes in 2 s, and in 1 s.
-        let line = "S4.matrix,\"mmap\",0,7,2.000000,1000000,4096000000,2.0480,true,1.000000,4.0960";
+        let line = "S4.matrix,\"mmap\",0,7,2.000000,1000000,4096000000,2.0480,true,1.000000,4.0960,S";
         assert_eq!(text, format!("{header}\n{line}\n"));
     }
 
@@ -398,6 +399,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let same_line = text.trim_end().rsplit("\n\n").next().unwrap().replace("\n  ", " ");
         assert!(text.contains(" S0.faster        holds here | does not hold here   "), "{text}");
+        assert!(!text.contains("S0.cause"), "a row that no session ran is listed: {text}");
         // The other three are of cells that no session ran.
         let same =
             "1 of 2 claims have the same verdict in all sessions that ran them; of those decided yes or no, 0 of 1";

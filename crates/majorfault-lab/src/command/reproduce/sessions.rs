@@ -126,6 +126,18 @@ mod tests {
     }
 
     #[test]
+    fn records_are_added_to_a_file_without_going_on_with_its_session_unless_that_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().join("runs.jsonl");
+        std::fs::write(&base, "").unwrap();
+
+        let resumed = |asked: SessionsAsked<'_>| made(asked).unwrap().remove(0).resumed;
+
+        assert_eq!(resumed(asked(1, Some(&base), None)), None);
+        assert_eq!(resumed(asked(1, None, Some(&base))), Some(base.clone()));
+    }
+
+    #[test]
     fn sessions_that_were_begun_go_on_and_the_others_are_made() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().join("runs.jsonl");
