@@ -59,8 +59,8 @@ def judge(test, cells, rest):
 def verdict(row, cells):
     for found in (judge(need, cells, "") for need in row["needs"]):
         if found != HOLDS: return CANNOT if found == FAILS else found
-    star = lambda name: [cell[len(name) - 1:] for cell in cells if cell.startswith(name[:-1])] if name[-1] == "*" else [""]
-    found = [judge(test, cells, rest) for test in row["tests"] for rest in star(test["first"]["cells"][0])] or [OPEN]
+    star = lambda name, but: [cell[len(name) - 1:] for cell in cells if cell.startswith(name[:-1]) and cell[len(name) - 1:] not in but] if name[-1] == "*" else [""]
+    found = [judge(test, cells, rest) for test in row["tests"] for rest in star(test["first"]["cells"][0], test["except"]) or ["*"]]
     return next((each for each in (FAILS, CANNOT, OPEN) if each in found), HOLDS)
 
 def main(tool, *paths):

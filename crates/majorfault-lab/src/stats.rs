@@ -32,6 +32,15 @@ pub struct Estimate {
     pub samples: usize,
 }
 
+/// Mean and standard deviation, as many sources give them. No verdict of ours rests on them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation; ours is that of a sample, with n - 1. `None` of a single sample, or where a source gives none.
+    pub deviation: Option<f64>,
+}
+
 /// Two arms of one session, compared repetition by repetition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedRatio {
@@ -70,6 +79,15 @@ pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = finite(samples);
     sorted.sort_by(f64::total_cmp);
     middle(&sorted)
+}
+
+/// Mean of `samples` with their standard deviation; samples that are not finite are left out. `None` of nothing.
+pub fn spread(samples: &[f64]) -> Option<Spread> {
+    let samples = finite(samples);
+    let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    let deviation = (samples.len() > 1).then(|| (squares / (samples.len() - 1) as f64).sqrt());
+    (!samples.is_empty()).then_some(Spread { mean, deviation })
 }
 
 /// Median of `samples` with its interval; samples that are not finite are left out.
@@ -205,6 +223,16 @@ mod tests {
         assert_eq!(median(&[9.0, 1.0, f64::NAN, 5.0]), Some(5.0));
         assert_eq!(median(&[8.0, 2.0]), Some(5.0));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        // Squares of the differences from 5: 9, 1, 1, 1, 0, 0, 4, 16, in all 32; 32 / 7.
+        let found = spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0, f64::NAN]).unwrap();
+
+        assert_eq!(found, Spread { mean: 5.0, deviation: Some((32.0f64 / 7.0).sqrt()) });
+        assert_eq!(spread(&[3.0]), Some(Spread { mean: 3.0, deviation: None }));
+        assert_eq!(spread(&[]), None);
     }
 
     #[test]

@@ -516,18 +516,57 @@ fn an_interrupted_session_is_resumed_from_its_records() {
 
     let after = world.text("s1.jsonl");
     assert!(after.starts_with(&before) && after.len() > before.len());
-    let mut runs: Vec<String> = after
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
-        .filter(|record| record["outcome"] == "done")
-        // What others disturbed is made again.
-        .filter(|record| record["gates"].as_array().unwrap().iter().all(|gate| gate["finding"] != "spoiled"))
-        .map(|record| format!("{} {}", record["cell"]["name"], record["trial"]["repetition"]))
-        .collect();
-    let count = runs.len();
-    runs.sort();
-    runs.dedup();
-    assert_eq!(runs.len(), count, "nothing that stands was run twice");
+    assert_eq!(made_twice(&after), Vec::<String>::new(), "nothing that stands was run twice");
+}
+
+/// Runs in a text of records that stand more than once. What others disturbed is made again.
+fn made_twice(text: &str) -> Vec<String> {
+    let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let stands = |record: &serde_json::Value| {
+        let is_whole = record["gates"].as_array().unwrap().iter().all(|gate| gate["finding"] != "spoiled");
+        record["outcome"] == "done" && is_whole
+    };
+    let name = |record: serde_json::Value| format!("{} {}", record["cell"]["name"], record["trial"]["repetition"]);
+    let mut seen = std::collections::BTreeSet::new();
+    records.filter(stands).map(name).filter(|name| !seen.insert(name.clone())).collect()
+}
+
+/// The names of the sessions in a file of records, in their order, each once.
+fn sessions_of(world: &World, name: &str) -> Vec<String> {
+    let mut names: Vec<String> =
+        world.records_of(name).iter().map(|record| record["session"].as_str().unwrap().to_owned()).collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn sessions_that_are_whole_stay_and_those_that_are_missing_are_made_and_judged_with_them() {
+    let world = World::new();
+    let made =
+        |words: &[&str]| world.majorfault(&[&["reproduce", "S4.dimmap", "-q", "--dir", ".", "--json"], words].concat());
+
+    made(&["--records", "runs-1.jsonl"]);
+    let first = world.text("runs-1.jsonl");
+    let both = made(&["--sessions", "2", "--resume", "runs.jsonl"]);
+
+    assert!(!world.path("runs.jsonl").exists());
+    let names = ["runs-1.jsonl", "runs-2.jsonl"].map(|name| sessions_of(&world, name));
+    assert!(names.iter().all(|names| names.len() == 1) && names[0] != names[1], "{names:?}");
+    let whole = world.text("runs-1.jsonl");
+    assert!(whole.starts_with(&first));
+    assert_eq!(made_twice(&whole), Vec::<String>::new(), "runs that stand were made again");
+    assert_eq!(both.json()["claims"][0]["sessions"].as_array().unwrap().len(), 2);
+    assert_eq!(world.leftovers(), Vec::<String>::new());
+}
+
+#[test]
+fn agreement_of_one_session_is_refused_before_it_is_made() {
+    let world = World::new();
+
+    let said = world.majorfault(&["reproduce", "S1", "--dir", ".", "--agreement", "--records", "runs.jsonl"]);
+
+    said.fails(2, "or make them with --sessions");
+    assert!(!world.path("runs.jsonl").exists());
 }
 
 #[test]

@@ -482,12 +482,14 @@ fn a_table_of_runs_has_one_line_for_each_run_of_a_cell() {
     }
 
     let table = world.text("runs.csv");
-    assert!(table.starts_with("experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid\n"), "{table}");
+    let header =
+        "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s,session";
+    assert_eq!(table.lines().next(), Some(header));
     assert_eq!(table.lines().count(), runs + 1);
     for line in table.lines().skip(1) {
         let (before, name) = line.split_once('"').unwrap();
         let (_, after) = name.split_once('"').unwrap();
-        assert_eq!(before.matches(',').count() + after.matches(',').count(), 8, "{line}");
+        assert_eq!(before.matches(',').count() + after.matches(',').count(), 11, "{line}");
     }
 }
 

@@ -8,7 +8,10 @@ use majorfault::{Error, Result};
 use std::sync::atomic::AtomicBool;
 
 /// Options that name something of the host, and take a value.
-const OF_THE_HOST: &[&str] = &["--place", "--records", "--report", "--csv", "--resume"];
+const OF_THE_HOST: &[&str] = &["--place", "--records", "--report", "--csv", "--resume", "--sessions"];
+
+/// Options without a value that say how the host shows what came back, and could not be followed in the guest.
+const SHOWN_BY_THE_HOST: &[&str] = &["--agreement"];
 
 /// Where a command runs.
 #[derive(clap::Args, Clone, Debug)]
@@ -68,6 +71,7 @@ fn forwarded(words: impl Iterator<Item = String>) -> Vec<String> {
         match (OF_THE_HOST.contains(&name), value) {
             (true, None) => drop(words.next()),
             (true, Some(_)) => {}
+            (false, _) if SHOWN_BY_THE_HOST.contains(&name) => {}
             (false, _) => kept.push(word),
         }
     }
@@ -100,10 +104,12 @@ mod tests {
     fn what_is_the_hosts_stays_on_the_host() {
         let line =
             "compare --place guest:cpus=2 -m mmap --records=a.jsonl --report b.html --bs 64 --runs=2 --place=guest";
+        let several = "reproduce S1 --sessions 2 --sessions=3 --place guest --agreement";
 
         let kept = forwarded(words(line).into_iter());
 
         assert_eq!(kept, words("compare -m mmap --bs 64 --runs=2 --quiet --records /run/records"));
+        assert_eq!(forwarded(words(several).into_iter()), words("reproduce S1 --quiet --records /run/records"));
     }
 
     #[test]

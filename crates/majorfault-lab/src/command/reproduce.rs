@@ -1,8 +1,11 @@
 //! `majorfault reproduce`: the published experiments, run here, with a verdict on every claim.
 
+mod sessions;
+
+use self::sessions::{SessionPlace, SessionsAsked, places};
 use crate::command::guest::{self, GuestPlace};
 use crate::command::{Bars, Exit, stop_flag};
-use crate::experiment::{self, Entry, Experiment, Judge, Planned, Scale, Setting, Store};
+use crate::experiment::{self, Entry, Experiment, Judge, Making, Planned, Scale, Setting, Store};
 use crate::machine;
 use crate::outputs::{Force, Kind, Output, Outputs, Records};
 use crate::place;
@@ -33,17 +36,23 @@ pub struct Args {
     /// Directory on a disk for data [default: /var/tmp]
     #[arg(long, alias = "directory")]
     dir: Option<PathBuf>,
-    /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
+    /// Whole sessions to make, one after another; the ledger is over all of them
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=99),
+          conflicts_with_all = ["from", "list"])]
+    sessions: u32,
+    /// Append the records to this file; with --sessions to FILE-1, FILE-2, …, the number before the ending
+    /// [default: one for each session below ~/.local/state/majorfault/runs]
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
-    /// Continue an interrupted session: only the runs that its records lack are made, and added to them
+    /// Continue an interrupted session: only the runs that its records lack are made, and added to them. With --sessions
+    /// the name without the number: sessions that are whole stay as they are, those that are missing are made
     #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
     resume: Option<PathBuf>,
     /// Judge these records instead of running anything, each session separately; gzip-compressed files are read as well
     #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
     from: Vec<PathBuf>,
     /// Show the verdict of each session, and on how many rows all sessions agree
-    #[arg(long, requires = "from", conflicts_with_all = ["markdown", "report", "csv"])]
+    #[arg(long, conflicts_with_all = ["markdown", "report", "csv"])]
     agreement: bool,
     /// Print one JSON document; with --list, the rows and the tests that judge them
     #[arg(long)]
@@ -73,25 +82,20 @@ pub fn run(args: Args) -> Result<Exit> {
     if args.list {
         return list(&args);
     }
+    // Before an hour of measuring, not after it.
+    if args.agreement && args.from.is_empty() && args.sessions < 2 {
+        return Err(one_session());
+    }
     let mut outputs = Outputs::new(args.force);
     outputs.reads("the file of records", &args.from);
-    let session = session::name();
-    let kept = args.from.is_empty().then(|| records(&args, &mut outputs, &session)).transpose()?;
+    let kept = if args.from.is_empty() { places(asked(&args), &mut outputs)? } else { Vec::new() };
     let tables = Tables::claimed(&args, &mut outputs)?;
-    let records = match kept {
-        Some(mut kept) => match &args.place.place {
-            Some(place) => {
-                guest::without_files(args.resume.as_slice())?;
-                guest::run(place, &stop, &mut kept, args.quiet)?.0
-            }
-            None => measure(&args, &chosen, kept, &session, &stop)?,
-        },
-        None => session::load(&args.from)?,
+    let records = match args.from.as_slice() {
+        [] => measure_all(&args, &chosen, kept, &stop)?,
+        from => session::load(from)?,
     };
-    if args.agreement && experiment::sessions(&records).len() < 2 {
-        return Err(Error::Invalid(
-            "agreement needs the records of two sessions; name the files of both after --from".to_owned(),
-        ));
+    if args.agreement && experiment::sessions(&records).len() < 2 && !stop.load(Ordering::Relaxed) {
+        return Err(one_session());
     }
     let entries = experiment::ledger(&records, &args.ids);
     tables.write(&entries, &records, stop.load(Ordering::Relaxed))?;
@@ -149,39 +153,72 @@ fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Where records go: on with those of an earlier session, or to a file of their own.
-fn records(args: &Args, outputs: &mut Outputs, session: &str) -> Result<Records> {
-    match &args.resume {
-        Some(path) if !path.exists() => {
-            Err(Error::Invalid(format!("--resume {}: there is no such file; check the name", path.display())))
+fn one_session() -> Error {
+    Error::Invalid(
+        "agreement needs the records of two sessions; name the files of both after --from, or make them with --sessions"
+            .to_owned(),
+    )
+}
+
+fn asked(args: &Args) -> SessionsAsked<'_> {
+    SessionsAsked { count: args.sessions, records: args.records.as_deref(), resume: args.resume.as_deref() }
+}
+
+/// Makes the sessions one after another; the records of all.
+fn measure_all(
+    args: &Args,
+    chosen: &[&'static Experiment],
+    places: Vec<SessionPlace>,
+    stop: &AtomicBool,
+) -> Result<Vec<Record>> {
+    let first = places.first().map(|place| place.records.path().to_owned()).unwrap_or_default();
+    let mut records = Vec::new();
+    for (number, mut place) in (1..).zip(places) {
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
-        Some(path) => outputs.records("--resume", Some(path), session),
-        None => outputs.records("--records", args.records.as_deref(), session),
+        if args.sessions > 1 && !args.quiet {
+            eprintln!("session {number} of {}", args.sessions);
+        }
+        records.extend(match &args.place.place {
+            Some(guest) => {
+                guest::without_files(args.resume.as_slice())?;
+                guest::run(guest, stop, &mut place.records, args.quiet)?.0
+            }
+            None => measure(args, chosen, place, stop)?,
+        });
     }
+    if stop.load(Ordering::Relaxed) && !args.quiet && args.place.place.is_none() {
+        let words = sessions::resuming(&first, args.sessions);
+        eprintln!("to go on: the same command with {words} instead of --records");
+    }
+    Ok(records)
 }
 
 /// Runs every experiment, one after another; its data is gone when the next begins.
-fn measure(
-    args: &Args,
-    chosen: &[&'static Experiment],
-    mut kept: Records,
-    name: &str,
-    stop: &AtomicBool,
-) -> Result<Vec<Record>> {
+fn measure(args: &Args, chosen: &[&'static Experiment], place: SessionPlace, stop: &AtomicBool) -> Result<Vec<Record>> {
+    let SessionPlace { name, records: mut kept, resumed: earlier } = place;
     place::clean_stale();
     let dir = room(args, chosen)?;
     experiment::clean_stale(&dir);
-    let mut records = args.resume.as_deref().map_or(Ok(Vec::new()), resumed)?;
-    let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or_else(|| name.to_owned());
+    let mut records = earlier.as_deref().map_or(Ok(Vec::new()), resumed)?;
+    let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or(name);
     let bars = Bars::new(args.quiet);
+    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     for experiment in chosen {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         let mut store = Store::default();
-        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let mut setting =
+            Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store, making: Making::Nothing };
+        let is_begun =
+            records.iter().any(|record| cell_of(record).is_some_and(|cell| cell.experiment == experiment.id));
+        if is_begun && Earlier::of(&records).has_all(experiment, &(experiment.cells)(&mut setting)?, args.scale) {
+            continue;
+        }
+        setting.making = Making::Files;
         let making = bars.spinner(&format!("{}: making its data in {}", experiment.id, dir.display()));
-        let mut setting = Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store };
         let planned = (experiment.cells)(&mut setting)?;
         making.finish_and_clear();
         run_cells(args, experiment, &planned, &mut records, &mut kept, &bars, (&name, stop))?;
@@ -190,6 +227,37 @@ fn measure(
         eprintln!("records: {}", kept.path().display());
     }
     Ok(records)
+}
+
+fn cell_of(record: &Record) -> Option<&Cell> {
+    record.cell.as_ref()
+}
+
+/// The runs that need not be made again.
+struct Earlier(Vec<(Cell, u32)>);
+
+impl Earlier {
+    fn of(records: &[Record]) -> Earlier {
+        let done = records.iter().filter(|record| record.outcome == Outcome::Done);
+        // What others disturbed is made again.
+        let stands = done.filter(|record| record.spoilers().all(|gate| gate.by == Cause::Setup));
+        Earlier(stands.filter_map(|record| Some((record.cell.clone()?, record.trial.repetition))).collect())
+    }
+
+    fn has(&self, cell: &Cell, repetition: u32) -> bool {
+        self.0.iter().any(|(done, which)| done == cell && *which == repetition)
+    }
+
+    /// Whether an experiment is complete.
+    fn has_all(&self, experiment: &Experiment, planned: &[Planned], scale: Scale) -> bool {
+        let repetitions = (experiment.repetitions)(scale);
+        let cell = |it: &Planned| Cell { name: it.name.clone(), ..unnamed(experiment, scale) };
+        planned.iter().map(cell).all(|cell| (0..repetitions).all(|repetition| self.has(&cell, repetition)))
+    }
+}
+
+fn unnamed(experiment: &Experiment, scale: Scale) -> Cell {
+    Cell { experiment: experiment.id.to_owned(), name: String::new(), scale: scale.name().to_owned() }
 }
 
 /// The records of an interrupted session.
@@ -224,16 +292,9 @@ fn run_cells(
     let session = run::Session { name: name.to_owned(), machine: machine::look(&files), stop };
     let repetitions = (experiment.repetitions)(args.scale);
     let bar = bars.runs(planned.len() as u64 * u64::from(repetitions));
-    let cell = Cell { experiment: experiment.id.to_owned(), name: String::new(), scale: args.scale.name().to_owned() };
-    let earlier: Vec<(Cell, u32)> = records
-        .iter()
-        .filter(|record| record.outcome == Outcome::Done)
-        // What others disturbed is made again.
-        .filter(|record| record.spoilers().all(|gate| gate.by == Cause::Setup))
-        .filter_map(|record| Some((record.cell.clone()?, record.trial.repetition)))
-        .collect();
-    let is_done =
-        |cell: &Cell, repetition: u32| earlier.iter().any(|(done, which)| done == cell && *which == repetition);
+    let cell = unnamed(experiment, args.scale);
+    let earlier = Earlier::of(records);
+    let is_done = |cell: &Cell, repetition: u32| earlier.has(cell, repetition);
     session::grid(&cell, planned, repetitions, &session, is_done, |record| {
         bar.inc(1);
         let Some(record) = record else { return Ok(()) };
@@ -315,6 +376,28 @@ mod tests {
         assert_eq!(goes_on(&last.record(), Scale::Standard), None);
         assert_eq!(goes_on(&older.record(), Scale::Quick), None);
         assert_eq!(goes_on(&elsewhere.record(), Scale::Quick), None);
+    }
+
+    #[test]
+    fn an_experiment_is_complete_where_each_run_of_each_cell_stands() {
+        let hints = experiment::chosen(&["S4.dimmap".to_owned()]).unwrap()[0];
+        let (dir, stop, mut store) = (tempfile::tempdir().unwrap(), AtomicBool::new(false), Store::default());
+        let (dir, making) = (dir.path(), Making::Nothing);
+        let mut setting = Setting { scale: Scale::Quick, cpus: 2, dir, stop: &stop, store: &mut store, making };
+        let planned = (hints.cells)(&mut setting).unwrap();
+        let done = |it: &Planned| {
+            Run::of("mmap").edit(|record| {
+                record.cell = Some(Cell { name: it.name.clone(), ..unnamed(hints, Scale::Quick) });
+            })
+        };
+        let all: Vec<Record> = planned.iter().map(|it| done(it).record()).collect();
+        let disturbed =
+            [all[1..].to_vec(), vec![done(&planned[0]).edit(|record| record.outcome = Outcome::Interrupted).record()]];
+        let has_all = |records: &[Record]| Earlier::of(records).has_all(hints, &planned, Scale::Quick);
+
+        assert!(has_all(&all));
+        assert!(!has_all(&all[1..]) && !has_all(&disturbed.concat()));
+        assert!(std::fs::read_dir(dir).unwrap().next().is_none(), "files were made for what is only looked at");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Test {
     pub what: What,
     /// The least and the most; infinite where there is none.
     pub range: [f64; 2],
+    /// What its star does not stand for, though such cells are run.
+    pub except: &'static [&'static str],
 }
 
 /// What is compared with a range.
@@ -99,27 +101,32 @@ pub const fn up_to(high: f64) -> [f64; 2] {
 impl Test {
     /// The ratio of two figures.
     pub const fn ratio(first: Of, second: Of, range: [f64; 2]) -> Test {
-        Test { what: What::Ratio(first, second), range }
+        Test { what: What::Ratio(first, second), range, except: &[] }
+    }
+
+    /// The same without the cells whose star would stand for one of these.
+    pub const fn except(self, rests: &'static [&'static str]) -> Test {
+        Test { except: rests, ..self }
     }
 
     /// One figure.
     pub const fn figure(of: Of, range: [f64; 2]) -> Test {
-        Test { what: What::Figure(of), range }
+        Test { what: What::Figure(of), range, except: &[] }
     }
 
     /// The difference of two figures.
     pub const fn difference(first: Of, second: Of, range: [f64; 2]) -> Test {
-        Test { what: What::Difference(first, second), range }
+        Test { what: What::Difference(first, second), range, except: &[] }
     }
 
     /// A fact that every run shows.
     pub const fn every_run(of: Of, range: [f64; 2]) -> Test {
-        Test { what: What::EveryRun(of), range }
+        Test { what: What::EveryRun(of), range, except: &[] }
     }
 
     /// What some run shows.
     pub const fn some_run(of: Of, range: [f64; 2]) -> Test {
-        Test { what: What::SomeRun(of), range }
+        Test { what: What::SomeRun(of), range, except: &[] }
     }
 
     fn sides(&self) -> Vec<Of> {
@@ -146,7 +153,8 @@ impl Claim {
     }
 }
 
-/// All must hold; one that surely fails is enough for a no; what cannot be tested comes before what is undecided.
+/// All must hold; one that surely fails is enough for a no; what cannot be tested comes before what was not run, and that
+/// before what is undecided.
 fn together(outcomes: Vec<TestResult>) -> Verdict {
     if outcomes.contains(&TestResult::Fails) {
         return Verdict::DoesNotHold;
@@ -159,26 +167,27 @@ fn together(outcomes: Vec<TestResult>) -> Verdict {
         })
         .collect();
     // Stable: among equals the first test speaks.
-    open.sort_by_key(|open| !matches!(open, Verdict::CannotTest(_)));
+    open.sort_by_key(|open| (!matches!(open, Verdict::CannotTest(_)), open.was_run()));
     open.into_iter().next().unwrap_or(Verdict::Holds)
 }
 
 /// What a test gives, once for each rest of a name that its star stands for, with the runs each rests on.
 fn judge(test: &Test, samples: &Samples<'_>) -> Vec<(TestResult, usize)> {
     let sides = test.sides();
-    let rests = rests(&sides, samples);
+    let rests = rests(test, &sides, samples);
     if rests.is_empty() {
-        return vec![(TestResult::Open(Gap::NoRun("no cell of that name was run".to_owned()).into()), 0)];
+        return vec![(TestResult::Open(Gap::NotRun("no cell of that name".to_owned()).into()), 0)];
     }
     rests.iter().map(|rest| judge_one(test, &sides, rest, samples)).collect()
 }
 
 /// What the star of the first side can stand for; nothing at all where there is no star.
-fn rests(sides: &[Of], samples: &Samples<'_>) -> Vec<String> {
+fn rests(test: &Test, sides: &[Of], samples: &Samples<'_>) -> Vec<String> {
     match sides.first().map(|side| side.cells) {
         Some(Cells::One(name)) if name.ends_with('*') => {
             let begin = name.trim_end_matches('*');
-            samples.names().filter_map(|cell| cell.strip_prefix(begin)).map(str::to_owned).collect()
+            let fits = samples.names().filter_map(|cell| cell.strip_prefix(begin));
+            fits.filter(|rest| !test.except.contains(rest)).map(str::to_owned).collect()
         }
         _ => vec![String::new()],
     }
@@ -575,7 +584,7 @@ mod tests {
 
         assert_eq!(of(&[missing]).0, Verdict::CannotTest("hugetlbfs: no page; reserve some".to_owned()));
         assert_eq!(of(&[failed]).0, Verdict::CannotTest("\"a\" failed: SIGBUS".to_owned()));
-        assert_eq!(words(&of(&[])), "no run counts");
+        assert_eq!(words(&of(&[])), "not run in this session");
     }
 
     const UNCOUNTED: &[Test] = &[Test::figure(of("a", Figure::Counter("cache_references")), from(1.0))];
@@ -649,7 +658,31 @@ mod tests {
 
         assert_eq!(words(&judged(STARRED, &[&fine])), "holds here");
         assert_eq!(words(&judged(STARRED, &[&fine, &slow])), "does not hold here");
-        assert_eq!(words(&judged(STARRED, &[])), "no run counts");
+        assert_eq!(words(&judged(STARRED, &[])), "not run in this session");
+    }
+
+    const BUT_Y: &[Test] =
+        &[Test::ratio(of("a *", Figure::Seconds), of("b *", Figure::Seconds), from(2.0)).except(&["y", "z"])];
+
+    #[test]
+    fn a_cell_that_a_claim_excepts_has_no_say_in_it() {
+        let fine = [lasting("a x", &[3000; 6]), lasting("b x", SIX)].concat();
+        let slow = [lasting("a y", &[3000; 6]), lasting("b y", &[2900; 6])].concat();
+
+        assert_eq!(words(&judged(BUT_Y, &[&fine, &slow])), "holds here");
+        assert_eq!(words(&judged(BUT_Y, &[&slow])), "not run in this session");
+    }
+
+    const A_AND_C: &[Test] = &[
+        Test::ratio(of("a", Figure::Seconds), of("b", Figure::Seconds), from(2.0)),
+        Test::figure(of("c", Figure::Seconds), from(1.0)),
+    ];
+
+    #[test]
+    fn what_was_not_run_is_said_before_what_had_too_few_runs() {
+        let few = [lasting("a", &[3000; 5]), lasting("b", &[1000; 5])].concat();
+
+        assert_eq!(words(&judged(A_AND_C, &[&few])), "not run in this session");
     }
 
     const BEST: &[Test] = &[Test::ratio(least(&["a", "c"], Figure::Seconds), of("b", Figure::Seconds), up_to(0.9))];

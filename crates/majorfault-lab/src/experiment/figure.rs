@@ -16,6 +16,8 @@ pub enum Figure {
     PerSecond,
     /// Seconds of all phases for each byte that the program got.
     PerByte,
+    /// Bytes that the program got or gave for each nanosecond of the visit: GB a second.
+    BytesPerNs,
     /// Accesses of all threads.
     Accesses,
     /// Page faults of the visit, minor and major.
@@ -80,6 +82,7 @@ impl Figure {
             Figure::Total => "seconds total",
             Figure::PerSecond => "accesses / seconds total",
             Figure::PerByte => "seconds total / bytes",
+            Figure::BytesPerNs => "bytes / ns visit",
             Figure::Accesses => "accesses",
             Figure::Faults => "counter minor_faults + counter major_faults",
             Figure::Counter(name) | Figure::Own(name) => name,
@@ -107,6 +110,7 @@ impl Figure {
             Figure::Total => total_s(record),
             Figure::PerSecond => Some(record.accesses() as f64 / total_s(record).filter(|seconds| *seconds > 0.0)?),
             Figure::PerByte => per(total_s(record)?, record.bytes() as f64),
+            Figure::BytesPerNs => per(record.bytes() as f64, record.phase("visit")?.wall_ns as f64),
             Figure::Accesses => Some(record.accesses() as f64),
             Figure::Faults => Some(visited(record, "minor_faults")? + visited(record, "major_faults")?),
             Figure::Counter(name) => visited(record, name),
@@ -250,6 +254,14 @@ mod tests {
         let accesses: Vec<u64> = [vec![1000; 9], vec![500; 20], vec![0]].concat();
 
         assert_eq!(Figure::LevelLowest.of(&filling().timeline(&accesses).record()), Some(0.5));
+    }
+
+    #[test]
+    fn bytes_for_a_nanosecond_are_those_of_the_visit_alone() {
+        let run = Run::of("mmap").block(8192).accesses(1_000).phases_ms(5, 4, 3);
+
+        // 8 192 000 bytes in 4 ms.
+        assert_eq!(Figure::BytesPerNs.of(&run.record()), Some(2.048));
     }
 
     #[test]

@@ -17,17 +17,20 @@ mod s4_systems;
 mod samples;
 mod sessions;
 mod setting;
+mod table;
 mod verdict;
 
 use crate::record::Record;
 use crate::trial::Trial;
 use majorfault::{Bytes, Error, Result};
+use sessions::SessionVerdict;
 
 pub use claim::{Cells, Claim, Of, Test, What};
 pub use figure::Figure;
-pub use samples::{Found, Runs, Samples, Shown, is_refused, reasons};
-pub use sessions::{Agreement, SessionRecords, sessions};
-pub use setting::{Scale, Setting, Store, clean_stale};
+pub use samples::{Found, Gap, Runs, Samples, Shown, is_refused, reasons};
+pub use sessions::{Agreement, MachineSessions, Machines, SessionRecords, sessions};
+pub use setting::{Making, Scale, Setting, Store, clean_stale};
+pub use table::{FigureTable, TableRow, TableSide, Tabulate, tables};
 pub use verdict::{Verdict, Why};
 
 /// Every experiment, in the order of the sources.
@@ -61,18 +64,31 @@ pub struct Experiment {
     pub repetitions: fn(Scale) -> u32,
     /// Makes its data and says what is to be run.
     pub cells: fn(&mut Setting<'_>) -> Result<Vec<Planned>>,
-    /// Published figures of single cells, in the unit that the cell is drawn in: seconds of the visit for procedures,
-    /// accesses a second for the others.
-    pub published: &'static [(&'static str, f64)],
-    /// How the names of those cells end whose timelines are drawn.
-    pub timeline: Option<&'static str>,
+    /// Published figures of single cells.
+    pub published: Option<PublishedCells>,
+    /// How the names of those cells end whose timelines are drawn, one figure for each ending.
+    pub timelines: &'static [&'static str],
+    /// Its cells beside a published table.
+    pub table: Option<Tabulate>,
     /// What the source has and says, each judged.
     pub rows: &'static [Row],
     /// What it cannot show here, for readers of its section.
     pub cannot_show: &'static str,
 }
 
+/// Published figures that may be drawn beside ours.
+pub struct PublishedCells {
+    /// Cells with their figures, in the unit that the cell is drawn in: seconds of the visit for procedures, accesses a
+    /// second for the others.
+    pub cells: &'static [(&'static str, f64)],
+    /// How much was accessed there: `50 000 files`.
+    pub of: &'static str,
+    /// Whether a scale accesses as much. At another one, both are not drawn over one axis.
+    pub is_at: fn(Scale) -> bool,
+}
+
 /// One cell of an experiment's grid.
+#[derive(Clone, Debug)]
 pub struct Planned {
     /// Its name in the experiment.
     pub name: String,
@@ -150,10 +166,21 @@ pub struct Entry {
     pub experiment: &'static Experiment,
     /// The row.
     pub row: &'static Row,
-    /// The figures of the first session, and the verdict on which all agree.
+    /// The figures of the first session that ran it, and the verdict on which all agree.
     pub judged: Judged,
     /// What each session says by itself; empty for what needs no records.
-    pub sessions: Vec<(String, Judged)>,
+    pub sessions: Vec<InSession>,
+}
+
+/// What one session says of a row.
+#[derive(Clone, Debug)]
+pub struct InSession {
+    /// The session's name.
+    pub name: String,
+    /// The letter of its machine; empty where there is one machine only.
+    pub machine: String,
+    /// What it says.
+    pub judged: Judged,
 }
 
 impl RowKind {
@@ -199,10 +226,20 @@ impl Entry {
     pub fn agreement(&self) -> Agreement {
         sessions::agreement(&verdicts(&self.sessions))
     }
+
+    /// Which verdicts were given, by how many sessions of each machine.
+    pub fn by_machine(&self) -> Vec<MachineSessions> {
+        sessions::by_machine(&verdicts(&self.sessions))
+    }
 }
 
-fn verdicts(sessions: &[(String, Judged)]) -> Vec<(String, Verdict)> {
-    sessions.iter().map(|(name, judged)| (name.clone(), judged.verdict.clone())).collect()
+fn verdicts(sessions: &[InSession]) -> Vec<SessionVerdict> {
+    let said = |it: &InSession| SessionVerdict {
+        session: it.name.clone(),
+        machine: it.machine.clone(),
+        verdict: it.judged.verdict.clone(),
+    };
+    sessions.iter().map(said).collect()
 }
 
 impl Judge {
@@ -232,7 +269,7 @@ impl Judge {
 /// A verdict stands where what should be beside it is not there. One that is no answer says itself what is missing.
 fn shown(show: Show, samples: &Samples<'_>, verdict: &Verdict) -> Shown {
     match show(samples) {
-        Err(gap) if verdict.is_answer() => Shown::default().because(gap.says()),
+        Err(gap) if verdict.is_answer() => Shown::default().because(Verdict::from(gap).reason()),
         found => found.unwrap_or_default(),
     }
 }
@@ -241,23 +278,32 @@ fn shown(show: Show, samples: &Samples<'_>, verdict: &Verdict) -> Shown {
 /// session by itself.
 pub fn ledger(records: &[Record], wanted: &[String]) -> Vec<Entry> {
     let sessions = sessions(records);
+    let machines = Machines::of(&sessions);
     let mut entries = Vec::new();
     for experiment in ALL {
         for row in experiment.rows.iter().filter(|row| is_wanted(experiment, row, wanted)) {
-            entries.push(entry(experiment, row, &sessions));
+            entries.push(entry(experiment, row, &sessions, &machines));
         }
     }
     entries
 }
 
-fn entry(experiment: &'static Experiment, row: &'static Row, sessions: &[SessionRecords<'_>]) -> Entry {
+fn entry(
+    experiment: &'static Experiment,
+    row: &'static Row,
+    sessions: &[SessionRecords<'_>],
+    machines: &Machines,
+) -> Entry {
     let judged = |session: &SessionRecords<'_>| {
         let samples = Samples::of(experiment.id, &session.records);
-        (!samples.is_empty()).then(|| (session.name.to_owned(), row.judge.by(&samples)))
+        let machine = session.machine().map(|machine| machines.letter(machine)).unwrap_or_default();
+        let name = session.name.to_owned();
+        (!samples.is_empty()).then(|| InSession { name, machine, judged: row.judge.by(&samples) })
     };
-    let judged_in: Vec<(String, Judged)> = sessions.iter().filter_map(judged).collect();
-    let mut first = match judged_in.first() {
-        Some((_, first)) => first.clone(),
+    let judged_in: Vec<InSession> = sessions.iter().filter_map(judged).collect();
+    let ran = judged_in.iter().find(|it| it.judged.verdict.was_run());
+    let mut first = match ran.or(judged_in.first()) {
+        Some(first) => first.judged.clone(),
         None => row.judge.by(&Samples::of(experiment.id, &[])),
     };
     first.verdict = sessions::common(&verdicts(&judged_in)).unwrap_or(first.verdict);
@@ -391,6 +437,18 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_ran_other_cells_has_no_say_and_no_figures_in_a_row() {
+        let older = (0..6).map(|turn| run("A", "evict each", turn, 100).record()).collect();
+
+        let entry = faster(&[older, session("B", 200, 0..6)].concat());
+
+        assert_eq!((entry.judged.verdict.clone(), entry.judged.n), (Verdict::Holds, 6));
+        assert_eq!(entry.judged.shown.ours, "2.00 x [2.00–2.00]");
+        assert_eq!(entry.agreement(), Agreement { agree: 1, of: 1 });
+        assert_eq!(entry.sessions[0].judged.verdict.reason(), "not run in this session: \"mmap\"");
+    }
+
+    #[test]
     fn refused_runs_and_notes_are_counted_beside_the_row() {
         let mut records = session("A", 200, 0..7);
         records.push(run("A", "mmap", 7, 1).spoiled("600 MiB were cached").record());
@@ -446,7 +504,9 @@ mod tests {
                 What::Difference(first, second) => format!("{} - {}", side(first), side(second)),
                 What::Ratio(first, second) => format!("{} : {}", side(first), side(second)),
             };
-            format!("{what} in {:?}", test.range)
+            let except =
+                if test.except.is_empty() { String::new() } else { format!(" except {}", test.except.join(", ")) };
+            format!("{what} in {:?}{except}", test.range)
         };
         let needs = claim.needs.iter().map(|(need, _)| format!("needs {}", test(need)));
         let all: Vec<String> = needs.chain(claim.tests.iter().map(test)).collect();

@@ -14,8 +14,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     memory: |scale| Bytes(size(scale).0 * 5 / 4),
     repetitions: |scale| scale.of(2, 6, 6),
     cells,
-    published: &[],
-    timeline: None,
+    published: None,
+    timelines: &[],
+    table: None,
     rows: ROWS,
     cannot_show: "Persistent memory itself: a tmpfs of huge pages has the same page-table costs, but the speed of memory.",
 };

@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, Test, least, of, up_to};
 use super::samples::{Found, Gap, Samples, Shown, digits, milliseconds, times};
-use super::{Experiment, Figure, Judge, Planned, Row, RowKind, Scale, Setting};
+use super::{Experiment, Figure, Judge, Planned, PublishedCells, Row, RowKind, Scale, Setting};
 use crate::procedure::prefault::How;
 use majorfault::params::Value;
 use majorfault::{Bytes, Result};
@@ -16,8 +16,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     memory: |scale| Bytes(size(scale).0 * 3 / 2),
     repetitions: |scale| scale.of(2, 7, 11),
     cells,
-    published: PUBLISHED,
-    timeline: None,
+    published: Some(PublishedCells { cells: PUBLISHED, of: "256 MB", is_at: |scale| size(scale) == Bytes::mib(256) }),
+    timelines: &[],
+    table: None,
     rows: ROWS,
     cannot_show: "The other NUMA node, where there is one node. The published figures time the writing loop alone, which \
                   leaves the preparation out; what a user pays is the total, beside it here.",
@@ -26,6 +27,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn size(scale: Scale) -> Bytes {
     scale.of(Bytes::mib(64), Bytes::mib(256), Bytes::mib(256))
 }
+
+/// What was written there.
+const PUBLISHED_BYTES: u64 = Bytes::mib(256).0;
 
 /// The writing loop on the same node, in seconds.
 const PUBLISHED: &[(&str, f64)] = &[
@@ -242,7 +246,12 @@ const ELEVEN: &[&str] = &[
 fn one(samples: &Samples<'_>, cell: &str) -> Found<Shown> {
     let inside = samples.figure(cell, Figure::Seconds)?;
     let whole = samples.figure(cell, Figure::Total)?;
-    Ok(Shown::new(milliseconds(&inside)).because(format!("in total {}", milliseconds(&whole))))
+    let bytes = samples.valid(cell).next().map_or(0, |record| record.bytes());
+    let written = match bytes {
+        PUBLISHED_BYTES => String::new(),
+        other => format!("of {}, where the published are of 256 MB; ", Bytes(other).rounded()),
+    };
+    Ok(Shown::new(milliseconds(&inside)).because(format!("{written}in total {}", milliseconds(&whole))))
 }
 
 /// Each of `cells` against plain mmap, the writing loop alone.

@@ -18,8 +18,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     memory: |scale| Bytes(Bytes::mib(64).0 + 12 * sizes(scale).bases as u64),
     repetitions: |scale| scale.of(1, 6, 6),
     cells,
-    published: &[],
-    timeline: None,
+    published: None,
+    timelines: &[],
+    table: None,
     rows: ROWS,
     cannot_show: "The thesis's own way is an arm (mapped: each large buffer a shared mapping of a file, read ahead of by the kernel) \
                   at 75 % of the index's peak only; elsewhere, where it says mapped, ours is the kernel's swap with advice. The human genome: ours are synthetic ones with repeats, as large as \
@@ -47,7 +48,9 @@ fn cells(setting: &mut Setting<'_>) -> Result<Vec<Planned>> {
     let (mut cells, is_quick) = (Vec::new(), setting.scale == Scale::Quick);
     let mut plan = |task: Task, shares: &[u64], setting: &mut Setting<'_>| -> Result<()> {
         let dir = setting.folder()?;
-        task.prepare(&dir, of_task(task, setting.scale))?;
+        if setting.makes_files() {
+            task.prepare(&dir, of_task(task, setting.scale))?;
+        }
         let name = task.text();
         let mut cell = |how: &str, share: u64| {
             let cell = if how == ALONE { format!("{name}, alone") } else { format!("{name}, {how}, {share} %") };

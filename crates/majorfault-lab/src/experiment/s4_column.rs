@@ -16,8 +16,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     memory: |_| Bytes::mib(256),
     repetitions: |scale| scale.of(1, 6, 6),
     cells,
-    published: &[],
-    timeline: None,
+    published: None,
+    timelines: &[],
+    table: None,
     rows: ROWS,
     cannot_show: "A query engine's own work. Rows are 256 KiB and a value has 64 bytes, so that read-ahead cannot bridge rows.",
 };

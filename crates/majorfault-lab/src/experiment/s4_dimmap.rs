@@ -16,8 +16,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     memory: |scale| limit(scale),
     repetitions: |scale| scale.of(1, 6, 6),
     cells,
-    published: &[],
-    timeline: None,
+    published: None,
+    timelines: &[],
+    table: None,
     rows: ROWS,
     cannot_show: "Many faulting threads: one thread serves them all. Eviction from our buffer: at \
                   standard scale the pages read fit it. DI-MMAP is a kernel module and UMap a C++ library; what is measured \

@@ -12,8 +12,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     memory: |_| Bytes(0),
     repetitions: |_| 1,
     cells,
-    published: &[],
-    timeline: None,
+    published: None,
+    timelines: &[],
+    table: None,
     rows: ROWS,
     cannot_show: "All of it: each row names its command.",
 };

@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Gap {
     /// It cannot have one here.
     Cannot(String),
+    /// It was not made in this session.
+    NotRun(String),
     /// No run counts; more may.
     NoRun(String),
 }
@@ -74,10 +76,12 @@ impl Shown {
 }
 
 impl Gap {
-    /// The reason.
-    pub fn says(&self) -> &str {
+    /// What stands in a table instead of a figure.
+    pub fn short(&self) -> &'static str {
         match self {
-            Gap::Cannot(says) | Gap::NoRun(says) => says,
+            Gap::Cannot(_) => "not here",
+            Gap::NotRun(_) => "not run",
+            Gap::NoRun(_) => "none counts",
         }
     }
 }
@@ -86,6 +90,7 @@ impl From<Gap> for Verdict {
     fn from(gap: Gap) -> Verdict {
         match gap {
             Gap::Cannot(why) => Verdict::CannotTest(why),
+            Gap::NotRun(why) => Verdict::Undecided(Why::NotRun(why)),
             Gap::NoRun(why) => Verdict::Undecided(Why::NoRun(why)),
         }
     }
@@ -122,7 +127,7 @@ impl<'a> Samples<'a> {
     /// Why a cell has no run that counts; `None` where it has.
     pub fn gap(&self, cell: &str) -> Option<Gap> {
         let Some(records) = self.cells.get(cell) else {
-            return Some(Gap::NoRun(format!("\"{cell}\" was not run")));
+            return Some(Gap::NotRun(format!("\"{cell}\"")));
         };
         if records.iter().any(|record| record.is_valid()) {
             return None;

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 pub enum Scale {
     /// All in about a minute: does it run, and which way does it point?
     Quick,
-    /// All in about 20 minutes on two processors.
+    /// All in about 24 minutes on two processors.
     Standard,
     /// The published sizes.
     Full,
@@ -31,6 +31,11 @@ impl Scale {
             Scale::Standard => "standard",
             Scale::Full => "full",
         }
+    }
+
+    /// The scale of this name.
+    pub fn named(name: &str) -> Option<Scale> {
+        Scale::ALL.iter().copied().find(|scale| scale.name() == name)
     }
 
     /// The value for this scale.
@@ -55,6 +60,17 @@ pub struct Setting<'a> {
     pub stop: &'a AtomicBool,
     /// Keeps the data while the experiment runs.
     pub store: &'a mut Store,
+    /// Whether its data is made.
+    pub making: Making,
+}
+
+/// What is made while cells are planned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Making {
+    /// All files.
+    Files,
+    /// Nothing: the cells are only looked at, their paths lead nowhere.
+    Nothing,
 }
 
 /// Data files of an experiment; removed on drop.
@@ -63,6 +79,9 @@ pub struct Store {
     scratches: Vec<Scratch>,
     folders: Vec<PathBuf>,
 }
+
+/// The name of what is not made.
+const NOWHERE: &str = "majorfault-nowhere";
 
 /// Seed of all made content.
 const CONTENT: u64 = 1;
@@ -75,23 +94,31 @@ impl Setting<'_> {
     ///
     /// Errors: Io (full disk).
     pub fn data(&mut self, size: Bytes, files: usize) -> Result<Data> {
-        let wanted = Wanted { size, files, stripe: STRIPE, seed: CONTENT };
-        let made = Scratch::make(self.dir, &wanted, self.stop, |_| {})?;
-        let data = Data {
-            files: made.paths(),
-            offset_bytes: 0,
-            size_bytes: size.0,
-            stripe_bytes: STRIPE.0,
-            content_seed: Some(CONTENT),
+        let files = match self.making {
+            Making::Files => {
+                let wanted = Wanted { size, files, stripe: STRIPE, seed: CONTENT };
+                let made = Scratch::make(self.dir, &wanted, self.stop, |_| {})?;
+                let paths = made.paths();
+                self.store.scratches.push(made);
+                paths
+            }
+            Making::Nothing => vec![self.dir.join(NOWHERE); files],
         };
-        self.store.scratches.push(made);
-        Ok(data)
+        Ok(Data { files, offset_bytes: 0, size_bytes: size.0, stripe_bytes: STRIPE.0, content_seed: Some(CONTENT) })
+    }
+
+    /// Whether files are made.
+    pub fn makes_files(&self) -> bool {
+        self.making == Making::Files
     }
 
     /// An empty directory, which goes with the data.
     ///
     /// Errors: Io.
     pub fn folder(&mut self) -> Result<PathBuf> {
+        if !self.makes_files() {
+            return Ok(self.dir.join(NOWHERE));
+        }
         let folder = self.dir.join(place::own_name());
         std::fs::create_dir(&folder).map_err(|error| Error::io("make a directory", &folder, error))?;
         // Kept before it is filled, so that a full disk is cleaned up, too.
@@ -104,7 +131,9 @@ impl Setting<'_> {
     /// Errors: Io (full disk).
     pub fn many_files(&mut self, count: u64, length: Bytes) -> Result<PathBuf> {
         let folder = self.folder()?;
-        many_files::make(&folder, count, length)?;
+        if self.makes_files() {
+            many_files::make(&folder, count, length)?;
+        }
         Ok(folder)
     }
 

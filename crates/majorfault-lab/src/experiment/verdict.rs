@@ -22,6 +22,8 @@ pub enum Verdict {
 /// Why nothing is decided, in a sentence each.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
+    /// Not made in this session.
+    NotRun(String),
     /// No run counts.
     NoRun(String),
     /// Too few runs for an interval that covers 95 %.
@@ -61,7 +63,14 @@ impl Verdict {
 
     /// Whether the runs gave an answer: a yes, a no, a figure, or that more of them are needed.
     pub fn is_answer(&self) -> bool {
-        !matches!(self, Verdict::CannotTest(_) | Verdict::NotBuilt(_) | Verdict::Undecided(Why::NoRun(_)))
+        let is_silent =
+            matches!(self, Verdict::CannotTest(_) | Verdict::NotBuilt(_) | Verdict::Undecided(Why::NoRun(_)));
+        !is_silent && self.was_run()
+    }
+
+    /// Whether the session made what it is judged by. One that did not has no say.
+    pub fn was_run(&self) -> bool {
+        !matches!(self, Verdict::Undecided(Why::NotRun(_)))
     }
 }
 
@@ -69,6 +78,7 @@ impl Why {
     /// Which of the reasons it is.
     pub fn name(&self) -> &'static str {
         match self {
+            Why::NotRun(_) => "not run in this session",
             Why::NoRun(_) => "no run counts",
             Why::TooFew(_) => "too few runs",
             Why::HoldsThreshold(_) => "the interval holds the threshold",
@@ -80,7 +90,8 @@ impl Why {
 
     fn says(&self) -> &str {
         match self {
-            Why::NoRun(says)
+            Why::NotRun(says)
+            | Why::NoRun(says)
             | Why::TooFew(says)
             | Why::HoldsThreshold(says)
             | Why::BelowDetectable(says)

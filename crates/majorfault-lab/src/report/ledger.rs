@@ -1,7 +1,8 @@
 //! The ledger of experiments: each row of the sources with its published figure, ours, and the verdict.
 
 use super::ledger_head::Head;
-use crate::experiment::{Entry, Experiment, Judge, RowKind, Verdict, Why};
+use super::ledger_table::{LedgerTable, tables};
+use crate::experiment::{Agreement, Entry, Experiment, InSession, Judge, MachineSessions, RowKind, Verdict, Why};
 use crate::record::Record;
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use std::collections::BTreeMap;
@@ -42,14 +43,33 @@ pub(super) fn runs(entry: &Entry) -> String {
     }
 }
 
-/// In how many sessions a claim was judged, and how many of them agree.
+/// In how many sessions a claim was judged, how many of them agree (on which machine, where there are several), and on how
+/// many runs each rests.
 pub(super) fn agreement(entry: &Entry) -> String {
     let found = entry.agreement();
+    let is_lettered = entry.sessions.iter().any(|it| !it.machine.is_empty());
     match (&entry.row.judge, found.of) {
+        (Judge::Claim(..), of) if of > 0 && is_lettered => format!("{}{}", on_machines(entry), behind_each(entry)),
         (Judge::Claim(..), 1) => "1 session".to_owned(),
-        (Judge::Claim(..), of) if of > 1 => format!("{} of {of} sessions", found.agree),
+        (Judge::Claim(..), of) if of > 1 => format!("{} of {of} sessions{}", found.agree, behind_each(entry)),
         _ => String::new(),
     }
+}
+
+/// ` (n 6, 7)`: the runs behind each session that ran it; nothing where there are none.
+fn behind_each(entry: &Entry) -> String {
+    let counts: Vec<usize> =
+        entry.sessions.iter().map(|it| &it.judged).filter(|it| it.verdict.was_run()).map(|it| it.n).collect();
+    let texts: Vec<String> = counts.iter().map(usize::to_string).collect();
+    if counts.iter().all(|count| *count == 0) { String::new() } else { format!(" (n {})", texts.join(", ")) }
+}
+
+/// `holds here: 2 of 2 on A, 0 of 1 on B; does not hold here: 0 of 2 on A, 1 of 1 on B`.
+fn on_machines(entry: &Entry) -> String {
+    let on = |(letter, found): &(String, Agreement)| format!("{} of {} on {letter}", found.agree, found.of);
+    let each =
+        |it: &MachineSessions| format!("{}: {}", it.verdict, it.machines.iter().map(on).collect::<Vec<_>>().join(", "));
+    entry.by_machine().iter().map(each).collect::<Vec<_>>().join("; ")
 }
 
 /// The entries of each experiment, in order.
@@ -77,7 +97,7 @@ pub fn count(entries: &[Entry]) -> BTreeMap<RowKind, BTreeMap<&'static str, usiz
 ///
 /// Errors: those of `out`.
 pub fn print(entries: &[Entry], records: &[Record], out: &mut impl Write) -> io::Result<()> {
-    let head = Head::of(entries, records);
+    let (head, of_cells) = (Head::of(entries, records), tables(entries, records));
     paragraphs(&head.answer(), out)?;
     writeln!(out)?;
     for (experiment, rows) in by_experiment(entries) {
@@ -94,6 +114,12 @@ pub fn print(entries: &[Entry], records: &[Record], out: &mut impl Write) -> io:
         }
         write_table(&mut table, &[17, 28, 17, 38], out)?;
         writeln!(out)?;
+        // Figures of several sessions are not mixed: the first that ran it stands here, JSON has all.
+        if let Some(found) = of_cells.iter().find(|it| it.is_of(experiment.id)) {
+            writeln!(out, "{}\n\n{}\n", wrapped(&found.caption()), found.text())?;
+            paragraphs(found.notes(), out)?;
+            writeln!(out)?;
+        }
     }
     paragraphs(&head.basis(), out)
 }
@@ -154,14 +180,19 @@ pub fn print_agreement(entries: &[Entry], records: &[Record], out: &mut impl Wri
         writeln!(out, "{}", wrapped(&line))?;
     }
     writeln!(out)?;
-    let mut table = table(&["id", "verdicts, in the order of the sessions", "agree"], &[17, 70, 13]);
+    const WIDTHS: &[u16] = &[17, 60, 23];
+    let mut table = table(&["id", "verdicts, in the order of the sessions", "agree"], WIDTHS);
     for entry in claims(entries) {
-        let found = entry.agreement();
-        let verdicts: Vec<&str> = entry.sessions.iter().map(|(_, judged)| judged.verdict.words()).collect();
-        table.add_row([entry.row.id.to_owned(), verdicts.join(" | "), format!("{} of {}", found.agree, found.of)]);
+        let verdicts: Vec<&str> = entry.sessions.iter().map(in_session).collect();
+        table.add_row([entry.row.id.to_owned(), verdicts.join(" | "), agreement(entry)]);
     }
-    write_table(&mut table, &[17, 70, 13], out)?;
+    write_table(&mut table, WIDTHS, out)?;
     writeln!(out, "\n{}", wrapped(&agreeing_words(entries)))
+}
+
+/// A session's verdict in a line of them.
+fn in_session(it: &InSession) -> &'static str {
+    if it.judged.verdict.was_run() { it.judged.verdict.words() } else { "not run" }
 }
 
 /// How far the sessions agree, in a sentence.
@@ -175,12 +206,12 @@ pub(super) fn agreeing_words(entries: &[Entry]) -> String {
 
 /// The entries that are claims, and were run in some session.
 pub(super) fn claims(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
-    entries.iter().filter(|entry| matches!(entry.row.judge, Judge::Claim(..)) && !entry.sessions.is_empty())
+    entries.iter().filter(|entry| matches!(entry.row.judge, Judge::Claim(..)) && entry.agreement().of > 0)
 }
 
 /// Whether some session says yes or no.
 pub(super) fn is_decided(entry: &Entry) -> bool {
-    entry.sessions.iter().any(|(_, judged)| matches!(judged.verdict, Verdict::Holds | Verdict::DoesNotHold))
+    entry.sessions.iter().any(|it| matches!(it.judged.verdict, Verdict::Holds | Verdict::DoesNotHold))
 }
 
 /// How many of the claims chosen have one verdict in all their sessions, of how many that more than one session has.
@@ -202,6 +233,7 @@ pub fn markdown(entries: &[Entry], records: &[Record]) -> String {
     for line in Head::of(entries, records).lines() {
         text.push_str(&format!("- {line}\n"));
     }
+    let of_cells = tables(entries, records);
     for (experiment, rows) in by_experiment(entries) {
         text.push_str(&format!("\n## {} {}\n\n", experiment.id, experiment.title));
         text.push_str(&format!("{}\n\n{}\n\n", experiment.source, experiment.question));
@@ -222,27 +254,34 @@ pub fn markdown(entries: &[Entry], records: &[Record]) -> String {
             ];
             text.push_str(&format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | ")));
         }
+        text.extend(of_cells.iter().find(|it| it.is_of(experiment.id)).map(LedgerTable::markdown));
         text.push_str(&format!("\nNot shown: {}\n", experiment.cannot_show));
     }
     text
 }
 
-/// One line for each valid run of the records: experiment, cell, repetition, seed, seconds, accesses, bytes, GB a second.
+/// One line for each run of the records: experiment, cell, repetition, seed, seconds, accesses, bytes, GB a second, whether it is
+/// valid, seconds and GB a second of the accesses alone, session.
 pub fn csv(records: &[Record]) -> String {
-    let mut text = String::from("experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid\n");
+    let mut text = String::from(
+        "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s,session\n",
+    );
     for record in records {
         let Some(cell) = &record.cell else { continue };
         let seconds: f64 = record.phases.iter().map(|phase| phase.wall_ns as f64 / 1e9).sum();
-        let rate = if seconds > 0.0 { record.bytes() as f64 / seconds / 1e9 } else { 0.0 };
+        let visit = record.phase("visit").map_or(0.0, |phase| phase.wall_ns as f64 / 1e9);
+        let [rate, visit_rate] =
+            [seconds, visit].map(|time| if time > 0.0 { record.bytes() as f64 / time / 1e9 } else { 0.0 });
         text.push_str(&format!(
-            "{},\"{}\",{},{},{seconds:.6},{},{},{rate:.4},{}\n",
+            "{},\"{}\",{},{},{seconds:.6},{},{},{rate:.4},{},{visit:.6},{visit_rate:.4},{}\n",
             cell.experiment,
             cell.name,
             record.trial.repetition,
             record.trial.seed,
             record.accesses(),
             record.bytes(),
-            record.is_valid()
+            record.is_valid(),
+            record.session
         ));
     }
     text
@@ -319,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn a_table_of_runs_has_the_time_of_the_accesses_beside_that_of_all() {
+        let cell = Cell { experiment: "S4.matrix".to_owned(), name: "mmap".to_owned(), scale: "full".to_owned() };
+        let run =
+            Run::of("mmap").session("S").accesses(1_000_000).phases_ms(500, 1_000, 500).edit(|it| it.cell = Some(cell));
+
+        let text = csv(&[run.record()]);
+
+        let header = "experiment,cell,repetition,seed,seconds,accesses,bytes,gb_per_s,valid,visit_seconds,visit_gb_per_s,session";
+        // 4 096 000 000 bytes in 2 s, and in 1 s.
+        let line = "S4.matrix,\"mmap\",0,7,2.000000,1000000,4096000000,2.0480,true,1.000000,4.0960,S";
+        assert_eq!(text, format!("{header}\n{line}\n"));
+    }
+
+    #[test]
     fn a_row_shows_its_runs_the_refused_ones_and_how_many_sessions_agree() {
         let faster = ["S0.faster".to_owned()];
         let (both, second) = (records(), records().split_off(12));
@@ -327,7 +380,9 @@ mod tests {
         let alone = markdown(&ledger(&second, &faster), &second);
 
         assert!(
-            page.contains("| n 6 | undecided, run more | 1 of 2 sessions | sessions disagree: holds here in A;"),
+            page.contains(
+                "| n 6 | undecided, run more | 1 of 2 sessions (n 6, 6) | sessions disagree: holds here in A;"
+            ),
             "{page}"
         );
         assert!(alone.contains("| n 6, 1 of 13 refused | does not hold here | 1 session |"), "{alone}");
@@ -344,8 +399,10 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         let same_line = text.trim_end().rsplit("\n\n").next().unwrap().replace("\n  ", " ");
         assert!(text.contains(" S0.faster        holds here | does not hold here   "), "{text}");
+        assert!(!text.contains("S0.cause"), "a row that no session ran is listed: {text}");
+        // The other three are of cells that no session ran.
         let same =
-            "4 of 5 claims have the same verdict in all sessions that ran them; of those decided yes or no, 0 of 1";
+            "1 of 2 claims have the same verdict in all sessions that ran them; of those decided yes or no, 0 of 1";
         assert_eq!(same_line, same);
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     }

@@ -1,7 +1,7 @@
 //! The summary of a ledger: counts of verdicts, and the sessions, commits, machines and conditions behind them.
 
 use super::ledger::{agreeing, agreeing_words, count};
-use crate::experiment::{self, Entry, RowKind, SessionRecords, is_refused};
+use crate::experiment::{self, Entry, Machines, RowKind, SessionRecords, is_refused};
 use crate::record::{GateFinding, Machine, Record};
 use majorfault::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,18 +32,20 @@ impl Head {
     pub fn of(entries: &[Entry], records: &[Record]) -> Head {
         let used: BTreeSet<&str> = entries.iter().map(|entry| entry.experiment.id).collect();
         let mut sessions = experiment::sessions(records);
+        let machines = Machines::of(&sessions);
         for session in &mut sessions {
             session
                 .records
                 .retain(|record| record.cell.as_ref().is_some_and(|cell| used.contains(cell.experiment.as_str())));
         }
         sessions.retain(|session| !session.records.is_empty());
+        let named = |session: &SessionRecords<'_>| session.machine().map(|it| machines.letter(it)).unwrap_or_default();
         let all: Vec<&Record> = sessions.iter().flat_map(|session| session.records.iter().copied()).collect();
         Head {
             counts: count(entries).into_iter().collect(),
-            sessions: sessions.iter().map(session_line).collect(),
+            sessions: sessions.iter().map(|session| session_line(session, &named(session))).collect(),
             tools: all.iter().map(|record| tool(record)).collect(),
-            machines: all.iter().map(|record| machine(&record.machine)).collect(),
+            machines: all.iter().map(|record| lettered(&record.machine, &machines)).collect(),
             conditions: conditions(&all),
             agreeing: (agreeing(entries, |_| true).1 > 0).then(|| agreeing_words(entries)),
         }
@@ -94,15 +96,24 @@ fn counted(kind: RowKind, verdicts: &BTreeMap<&'static str, usize>) -> String {
     format!("{}: {}", kind.words(), parts.join("; "))
 }
 
-fn session_line(session: &SessionRecords<'_>) -> String {
+/// The machine, with its letter before it where there are several.
+fn lettered(of: &Machine, machines: &Machines) -> String {
+    match machines.letter(of).as_str() {
+        "" => machine(of),
+        letter => format!("{letter}, {}", machine(of)),
+    }
+}
+
+fn session_line(session: &SessionRecords<'_>, machine: &str) -> String {
     let of = |part: fn(&Record) -> String| -> String {
         let parts: BTreeSet<String> = session.records.iter().map(|record| part(record)).collect();
         parts.into_iter().collect::<Vec<_>>().join(", ")
     };
     let refused = session.records.iter().filter(|record| is_refused(record)).count();
     let paused = pause_s(session).map(|seconds| format!(", paused for {} min", seconds / 60)).unwrap_or_default();
+    let machine = if machine.is_empty() { String::new() } else { format!(" on {machine}") };
     format!(
-        "{}: {} runs, {refused} refused, scale {}, {}{paused} ({})",
+        "{}{machine}: {} runs, {refused} refused, scale {}, {}{paused} ({})",
         session.name,
         session.records.len(),
         of(|record| record.cell.as_ref().map(|cell| cell.scale.clone()).unwrap_or_default()),

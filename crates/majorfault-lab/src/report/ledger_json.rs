@@ -2,7 +2,8 @@
 
 use super::ledger::{agreeing, beside, claims, is_decided};
 use super::ledger_head::Head;
-use crate::experiment::{Cells, Entry, Judge, Judged, Of, Test, What};
+use super::ledger_table::{LedgerTable, tables};
+use crate::experiment::{Cells, Entry, InSession, Judge, MachineSessions, Of, Test, What};
 use crate::record::Record;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub fn document(entries: &[Entry], records: &[Record]) -> Value {
         "machines": head.machines,
         "conditions": head.conditions,
         "claims": entries.iter().map(claim).collect::<Vec<_>>(),
+        "tables": tables(entries, records).iter().map(LedgerTable::json).collect::<Vec<_>>(),
     })
 }
 
@@ -45,11 +47,34 @@ fn claim(entry: &Entry) -> Value {
         "reason": judged.verdict.reason(),
         "beside": beside(entry),
         "sessions": entry.sessions.iter().map(in_session).collect::<Vec<_>>(),
+        "agree": entry.agreement().agree,
+        "of": entry.agreement().of,
+        "by_machine": by_machine(entry),
     })
 }
 
-fn in_session((name, judged): &(String, Judged)) -> Value {
-    json!({ "session": name, "verdict": judged.verdict.words(), "reason": judged.verdict.reason(), "n": judged.n })
+/// `machine` is the letter of one of the machines of the head; empty where there is one.
+fn in_session(it: &InSession) -> Value {
+    let InSession { name, machine, judged } = it;
+    json!({
+        "session": name,
+        "machine": machine,
+        "run": judged.verdict.was_run(),
+        "verdict": judged.verdict.words(),
+        "reason": judged.verdict.reason(),
+        "ours": judged.shown.ours,
+        "n": judged.n,
+    })
+}
+
+/// Each verdict with the sessions of each machine that gave it.
+fn by_machine(entry: &Entry) -> Vec<Value> {
+    let on = |it: &MachineSessions| {
+        let each = it.machines.iter();
+        let each = each.map(|(letter, found)| json!({ "machine": letter, "agree": found.agree, "of": found.of }));
+        json!({ "verdict": it.verdict, "machines": each.collect::<Vec<_>>() })
+    };
+    entry.by_machine().iter().map(on).collect()
 }
 
 /// Every row with the tests that judge it, for programs that judge the records themselves.
@@ -95,7 +120,8 @@ fn test(test: &Test) -> Value {
         What::Ratio(first, second) => ("ratio", first, Some(second)),
     };
     let [low, high] = test.range.map(finite);
-    json!({ "what": what, "first": side(first), "second": second.map(side), "low": low, "high": high })
+    let (first, second) = (side(first), second.map(side));
+    json!({ "what": what, "first": first, "second": second, "low": low, "high": high, "except": test.except })
 }
 
 /// Several cells: the least of them.
@@ -127,12 +153,15 @@ pub fn agreement(entries: &[Entry], records: &[Record]) -> Value {
             "sessions": entry.sessions.iter().map(in_session).collect::<Vec<_>>(),
             "agree": found.agree,
             "of": found.of,
+            "by_machine": by_machine(entry),
         })
     };
     let ((same, all), (decided_same, decided)) = (agreeing(entries, |_| true), agreeing(entries, is_decided));
+    let head = Head::of(entries, records);
     json!({
         "format": FORMAT,
-        "sessions": Head::of(entries, records).sessions,
+        "sessions": head.sessions,
+        "machines": head.machines,
         "rows": claims(entries).map(row).collect::<Vec<_>>(),
         "agreeing": same,
         "compared": all,

@@ -2,9 +2,10 @@
 
 use super::ledger::{agreement, beside, by_experiment, runs};
 use super::ledger_head::Head;
+use super::ledger_table::{LedgerTable, tables};
 use super::plot::{self, Bar};
 use super::{Summary, html, words};
-use crate::experiment::{self, Entry, Experiment, SessionRecords};
+use crate::experiment::{self, Entry, Experiment, PublishedCells, Scale, SessionRecords};
 use crate::record::Record;
 use crate::stats;
 use crate::trial::Arm;
@@ -16,9 +17,10 @@ use std::collections::BTreeMap;
 ///
 /// Errors: Invalid where a figure cannot be drawn or the template not be filled, which is a mistake of ours.
 pub fn page(entries: &[Entry], records: &[Record]) -> Result<String> {
+    let of_cells = tables(entries, records);
     let sections = by_experiment(entries)
         .into_iter()
-        .map(|(experiment, rows)| section(experiment, &rows, records))
+        .map(|(experiment, rows)| section(experiment, &rows, &of_cells, records))
         .collect::<Result<Vec<Value>>>()?;
     let head = Head::of(entries, records);
     let lines = head.lines().split_off(head.counts.len());
@@ -30,25 +32,20 @@ pub fn page(entries: &[Entry], records: &[Record]) -> Result<String> {
     html::fill("ledger.html", include_str!("ledger.html"), context! { sections, counts, lines })
 }
 
-fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Result<Value> {
+fn section(
+    experiment: &Experiment,
+    rows: &[&Entry],
+    of_cells: &[LedgerTable<'_>],
+    records: &[Record],
+) -> Result<Value> {
     let own = drawn(experiment, records);
     let rows: Vec<Value> = rows.iter().map(|entry| row(entry)).collect();
-    let figures = kinds(&own)
-        .into_iter()
-        .map(|kind| {
-            let bars = bars(experiment, &own, kind);
-            let drawn = match kind {
-                RowKind::Procedure => plot::bars(&bars, "milliseconds of the visit", milliseconds),
-                RowKind::Blocks(bytes) => {
-                    let unit = format!("accesses of {} per second, setup included", words::bytes(bytes as f64));
-                    plot::bars(&bars, &unit, words::per_second)
-                }
-            };
-            Ok(context! { svg => drawn?, published => bars.iter().any(|bar| bar.published.is_some()) })
-        })
-        .collect::<Result<Vec<Value>>>()?;
-    let timeline = experiment.timeline.map(|end| timeline(&own, end)).transpose()?;
-    let scale = own.first().and_then(|record| record.cell.as_ref()).map(|cell| cell.scale.clone());
+    let figures = kinds(&own).into_iter().map(|kind| figure(experiment, &own, kind)).collect::<Result<Vec<Value>>>()?;
+    let timelines = experiment.timelines.iter().map(|end| timeline(&own, end)).collect::<Result<Vec<Value>>>()?;
+    let scale = scale(&own);
+    let table = of_cells.iter().find(|it| it.is_of(experiment.id)).map(|it| {
+        context! { caption => it.caption(), header => it.header(), rows => it.rows(), notes => it.notes() }
+    });
     Ok(context! {
         id => experiment.id,
         title => experiment.title,
@@ -58,9 +55,43 @@ fn section(experiment: &Experiment, rows: &[&Entry], records: &[Record]) -> Resu
         runs => own.len(),
         scale => scale,
         rows => rows,
+        table => table,
         figures => figures,
-        timeline => timeline,
+        timelines => timelines,
     })
+}
+
+fn scale(own: &[&Record]) -> Option<String> {
+    own.first().and_then(|record| record.cell.as_ref()).map(|cell| cell.scale.clone())
+}
+
+/// The published figures, where as much was accessed as there; else the sentence that says why they are not drawn.
+fn beside_ours<'e>(experiment: &'e Experiment, own: &[&Record]) -> (Option<&'e PublishedCells>, String) {
+    let Some(published) = &experiment.published else { return (None, String::new()) };
+    let scale = scale(own).unwrap_or_default();
+    match Scale::named(&scale).is_some_and(published.is_at) {
+        true => (Some(published), String::new()),
+        false => {
+            let says = format!(
+                "The published figures are of {}, those of scale {scale} of less: they stand in the rows, not over this axis.",
+                published.of
+            );
+            (None, says)
+        }
+    }
+}
+
+fn figure(experiment: &Experiment, own: &[&Record], kind: RowKind) -> Result<Value> {
+    let (published, why_not) = beside_ours(experiment, own);
+    let bars = bars(published, own, kind);
+    let drawn = match kind {
+        RowKind::Procedure => plot::bars(&bars, "milliseconds of the visit", milliseconds),
+        RowKind::Blocks(bytes) => {
+            let unit = format!("accesses of {} per second, setup included", words::bytes(bytes as f64));
+            plot::bars(&bars, &unit, words::per_second)
+        }
+    };
+    Ok(context! { svg => drawn?, published => bars.iter().any(|bar| bar.published.is_some()), why_not })
 }
 
 /// The records of an experiment in the first session that has it: sessions are not mixed in a figure.
@@ -115,7 +146,7 @@ fn kinds(records: &[&Record]) -> Vec<RowKind> {
 }
 
 /// A bar for each cell of a kind, in the order they were run.
-fn bars(experiment: &Experiment, records: &[&Record], wanted: RowKind) -> Vec<Bar> {
+fn bars(published: Option<&PublishedCells>, records: &[&Record], wanted: RowKind) -> Vec<Bar> {
     let own: Vec<&Record> =
         records.iter().copied().filter(|record| record.is_valid() && kind(record) == wanted).collect();
     let name_of = |record: &Record| record.cell.as_ref().map(|cell| cell.name.clone()).unwrap_or_default();
@@ -136,7 +167,8 @@ fn bars(experiment: &Experiment, records: &[&Record], wanted: RowKind) -> Vec<Ba
     let bar = |name: String| {
         let samples: Vec<f64> =
             own.iter().filter(|record| name_of(record) == name).filter_map(|it| value(it)).collect();
-        let published = experiment.published.iter().find(|(cell, _)| *cell == name).map(|(_, value)| *value);
+        let beside = published.and_then(|it| it.cells.iter().find(|(cell, _)| *cell == name));
+        let published = beside.map(|(_, value)| *value);
         let published = published.map(|value| if wanted == RowKind::Procedure { value * 1e3 } else { value });
         Some(Bar { name, found: stats::estimate(&samples)?, samples, published })
     };
@@ -171,6 +203,26 @@ mod tests {
         let page = page(&ledger(&[], &[]), &[]).unwrap();
 
         assert!(page.contains("S2.collapse") && !page.contains("<script"));
+    }
+
+    /// A page of one run of S0 at this scale.
+    fn page_at(scale: &str) -> String {
+        let [experiment, name, scale] = ["S0", "mmap", scale].map(str::to_owned);
+        let run = Run::of("mmap").edit(|record| {
+            record.cell = Some(Cell { experiment, name, scale });
+            record.trial.arm = Arm::Procedure(crate::trial::Choice::plain("many-files"));
+        });
+        let records = [run.record()];
+        page(&ledger(&records, &[]), &records).unwrap()
+    }
+
+    #[test]
+    fn published_figures_of_another_size_are_not_drawn_over_our_axis_and_that_is_said() {
+        let says = "The published figures are of 50 000 files, those of scale standard of less";
+        let (same, other) = (page_at("full"), page_at("standard"));
+
+        assert!(same.contains("Grey: published") && !same.contains("The published figures are of"));
+        assert!(other.contains(says) && !other.contains("Grey: published"));
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub mod ledger;
 mod ledger_head;
 pub mod ledger_json;
 pub mod ledger_page;
+mod ledger_table;
 pub mod phases;
 pub mod plot;
 pub mod series;
