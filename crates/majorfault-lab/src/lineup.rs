@@ -65,13 +65,16 @@ pub fn without_depth(arm: Arm) -> Result<Arm> {
 /// Of what a limit leaves beside a trial's own needs, the part that a method may keep pages in: transfers and the kernel's share need room.
 const KEPT: (u64, u64) = (3, 4);
 
+const MIB: u64 = 1 << 20;
+
 /// The arm with the memory that it keeps pages in inside the trial's memory limit: less than usual where nothing was said.
 ///
 /// Errors: Invalid where more was said than the limit has room for.
 pub fn within(arm: Arm, trial: &Trial) -> Result<Arm> {
     let (Some(limit), Arm::Method(choice)) = (trial.memory_bytes, &arm) else { return Ok(arm) };
     let Some(budget) = methods::named(&choice.name)?.budget else { return Ok(arm) };
-    let room = limit.saturating_sub(place::smallest_limit(trial).0) / KEPT.1 * KEPT.0 >> 20 << 20;
+    let room = limit.saturating_sub(place::smallest_limit(trial).0) / KEPT.1 * KEPT.0;
+    let room = room / MIB * MIB;
     let settled: Bytes = match settings(&arm)?.1.get(budget).map(|text| text.parse()) {
         Some(Ok(bytes)) => bytes,
         _ => return Ok(arm),
@@ -86,7 +89,7 @@ pub fn within(arm: Arm, trial: &Trial) -> Result<Arm> {
             Bytes(room)
         )));
     }
-    Ok(Arm::Method(choice.clone().with(budget, Bytes(room.max(1 << 20)))))
+    Ok(Arm::Method(choice.clone().with(budget, Bytes(room.max(MIB)))))
 }
 
 /// The peers that take part in jobs: with the engine that each job names.
