@@ -1,5 +1,6 @@
 //! `majorfault compare`: the access methods side by side on one workload, with a verdict.
 
+use crate::command::contests;
 use crate::command::guest;
 use crate::command::jobs;
 use crate::command::options::{CompareOptions, Memory};
@@ -14,8 +15,8 @@ use crate::record::{Outcome, Record};
 use crate::report;
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
-use crate::session::{self, Comparison, interleave};
-use crate::trial::{Arm, CacheState, Data, Direction, Trial};
+use crate::session;
+use crate::trial::{CacheState, Data, Direction, Trial};
 use clap::ArgMatches;
 use majorfault::{Bytes, Error, Layout, Result, Target};
 use std::io::Write;
@@ -141,7 +142,7 @@ pub fn run(mut args: Args) -> Result<Exit> {
         iodepth: options.iodepth,
         limits,
         memory_bytes: None,
-        cache: options.cache,
+        cache: options.cache(),
         seed: options.randseed,
         interval_ns: options.interval.0.max(1_000_000),
         repetition: 0,
@@ -151,8 +152,8 @@ pub fn run(mut args: Args) -> Result<Exit> {
     trial.memory_bytes = memory(options, &trial, &mut machine)?;
     check_trial(&trial)?;
     let session = run::Session { name, machine, stop: &stop };
-    let comparison = Comparison { trial, arms, repetitions: options.runs };
-    let records = measure(&comparison, baseline.as_ref(), &session, &mut kept, &bars)?;
+    let contests = contests::planned(options, &trial, &arms, baseline.as_ref());
+    let records = contests::run(&contests, options, &session, &mut kept, &bars)?;
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
     }
@@ -184,7 +185,8 @@ fn of_jobs(args: Args, stop: &AtomicBool) -> Result<Exit> {
     for stage in ready.stages()? {
         let machine = machine::look(&stage.trial.data.files);
         let session = run::Session { name: name.clone(), machine, stop };
-        records.extend(measure(&stage, ready.baseline(), &session, &mut kept, &bars)?);
+        let told = |record: Record| Record { baseline: ready.baseline().cloned(), ..record };
+        records.extend(contests::turns(&stage, &session, &bars, told, |record| kept.add(record))?);
     }
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
@@ -200,7 +202,7 @@ fn of_program(args: Args, stop: &AtomicBool) -> Result<Exit> {
         Some(Memory::Limit(limit)) => Some(limit),
         Some(Memory::Unlimited) | None => None,
     };
-    let is_cold = match options.cache {
+    let is_cold = match options.cache() {
         CacheState::Cold => true,
         CacheState::AsFound => false,
         other => {
@@ -209,7 +211,7 @@ fn of_program(args: Args, stop: &AtomicBool) -> Result<Exit> {
             )));
         }
     };
-    let conditions = Conditions { files, is_cold, memory, runs: options.runs, json: output.json, quiet };
+    let conditions = Conditions { files, is_cold, memory, runs: options.runs(), json: output.json, quiet };
     programs::run(own, conditions, stop)
 }
 
@@ -311,7 +313,7 @@ fn given(files: &[PathBuf], options: &CompareOptions) -> Result<Source> {
     };
     let target = Target::open(files, &layout)?;
     let in_memory = files.iter().find_map(|path| Some((path, scratch::in_memory(path)?)));
-    if let (Some((path, name)), true) = (in_memory, matches!(options.cache, CacheState::Cold | CacheState::Hot(_))) {
+    if let (Some((path, name)), true) = (in_memory, matches!(options.cache(), CacheState::Cold | CacheState::Hot(_))) {
         return Err(Error::Invalid(format!(
             "{} lies in memory ({name}) and has no cold state; use --cache asis, or a file on a disk",
             path.display()
@@ -368,37 +370,6 @@ fn memory(options: &CompareOptions, trial: &Trial, machine: &mut crate::record::
             machine.remarks.push(format!("ran under {own} instead of {limit}: {missing}"));
             Ok(None)
         }
-    }
-}
-
-fn measure(
-    comparison: &Comparison,
-    baseline: Option<&Arm>,
-    session: &run::Session<'_>,
-    kept: &mut Records,
-    bars: &Bars,
-) -> Result<Vec<Record>> {
-    let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
-    let bar = bars.runs(total);
-    let with_baseline = |record: Record| Record { baseline: baseline.cloned(), ..record };
-    let records = interleave(comparison, session, |record| {
-        bar.inc(1);
-        bar.set_message(format!("{}", record.trial.arm));
-        restored(record)?;
-        kept.add(&with_baseline(record.clone()))
-    })?;
-    bar.finish_and_clear();
-    Ok(records.into_iter().map(with_baseline).collect())
-}
-
-/// What a peer wrote is not what our methods expect to read: the content is made again.
-fn restored(record: &Record) -> Result<()> {
-    let Trial { arm, data, direction, jobs, .. } = &record.trial;
-    match (arm, data.content_seed) {
-        (Arm::Peer(_), Some(seed)) if *direction == Direction::Write && !jobs.is_empty() => {
-            scratch::restore(&data.files, seed)
-        }
-        _ => Ok(()),
     }
 }
 

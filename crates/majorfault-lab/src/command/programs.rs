@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options that say what our methods do; a program does what it does.
-const OF_METHODS: [&str; 25] = [
+const OF_METHODS: [&str; 26] = [
     "rw",
     "workload",
     "trace",
@@ -37,6 +37,7 @@ const OF_METHODS: [&str; 25] = [
     "report",
     "output_format",
     "records",
+    "time",
 ];
 
 /// How often a run that others disturbed is made again.

@@ -3,7 +3,7 @@
 //! Names and meanings stay; numbers are in base units (seconds, bytes, nanoseconds where the name says so).
 
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive};
+use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive, question, race};
 use crate::record::{FORMAT, Record};
 use crate::stats::{Estimate, PairedRatio, Told};
 use serde_json::{Map, Value, json};
@@ -22,6 +22,15 @@ fn group(group: &Group<'_>) -> Value {
         "trial": group.trial,
         "machine": group.machine,
         "repetitions": group.repetitions,
+        "question": group.question(),
+        "heading": question::heading(group),
+        "visits_per_block": question::visits(group),
+        "remark": question::remark(group),
+        "race": group.race.map(|race| json!({
+            "time_ns": race.time_ns,
+            "is_over": race::is_over(group),
+            "says": race::cut_short(group),
+        })),
         "valid": group.is_valid(),
         "troubles": troubles(&group.troubles),
         "noted": troubles(&group.noted),
@@ -68,6 +77,7 @@ fn arm(arm: &ArmSummary<'_>) -> Value {
         "reasons": reasons,
         "runs": arm.records.len(),
         "runs_used": arm.used.len(),
+        "stopped_after": arm.stopped,
         "ratio_to_best": arm.ratio.as_ref().map(comparison),
         "figures": figures,
         "latency_ns": latency(arm),

@@ -4,7 +4,7 @@
 //! Writes colour as escape sequences; give it a writer that removes them where they are not wanted (`anstream`).
 
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, stage, words};
+use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, question, race, stage, words};
 use crate::stats::PairedRatio;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use std::collections::BTreeSet;
@@ -40,11 +40,15 @@ pub fn print(summary: &Summary<'_>, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_group(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    if let Some(heading) = stage::heading(group) {
+    // One of two questions stands above its answer; the only one is known.
+    let is_asked = group.question().is_some();
+    let of_group = |first: bool| question::heading(group).filter(|_| is_asked == first);
+    if let Some(heading) = stage::heading(group).or_else(|| of_group(true)) {
         wrapped(out, "", &safe(&heading), BOLD)?;
         writeln!(out)?;
     }
     answer(group, out)?;
+    of_group(false).iter().try_for_each(|heading| wrapped(out, "", &safe(heading), DIM))?;
     table(group, out)?;
     jobs(group, out)?;
     reasons(group, out)?;
@@ -60,7 +64,7 @@ fn answer(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     let answer = &group.verdict.answer;
     let style = if group.verdict.standing == Standing::Judged { ANSWER } else { WARNING };
     wrapped(out, "", &safe(&answer.says), style)?;
-    for (says, style) in [(&answer.rank, ""), (&answer.basis, DIM)] {
+    for (says, style) in [(&answer.rank, ""), (&answer.basis, DIM), (&race::cut_short(group), DIM)] {
         says.iter().try_for_each(|says| wrapped(out, "", &safe(says), style))?;
     }
     writeln!(out)
@@ -194,15 +198,18 @@ pub(super) fn ratio(comparison: &PairedRatio) -> String {
     }
 }
 
-fn mark(arm: &ArmSummary<'_>) -> &'static str {
-    match (&arm.state, arm.role) {
-        (State::Failed(_), _) => " (failed)",
-        (State::Missing(_), _) => " (not here)",
-        (State::Invalid(_), _) => " (invalid)",
-        (State::Measured(_), Role::Control) => " (control)",
-        (State::Measured(_), Role::Peer) => " (peer)",
+fn mark(arm: &ArmSummary<'_>) -> String {
+    let word = match (&arm.state, arm.role) {
+        (State::Failed(_), _) => "failed",
+        (State::Missing(_), _) => "not here",
+        (State::Invalid(_), _) => "invalid",
+        (State::Measured(_), Role::Control) => "control",
+        (State::Measured(_), Role::Peer) => "peer",
         (State::Measured(_), Role::Method) => "",
-    }
+    };
+    let stopped = arm.stopped.map(|rounds| format!("stopped after {rounds}"));
+    let words: Vec<&str> = [word].into_iter().chain(stopped.as_deref()).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// One line for each arm without figures: why.
@@ -229,7 +236,7 @@ fn conditions_not_met(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> 
     for trouble in &group.noted {
         wrapped(out, "· ", &safe(&format!("noted: {}", trouble.sentence(all))), DIM)?;
     }
-    Ok(())
+    question::remark(group).iter().try_for_each(|says| wrapped(out, "! ", &safe(says), YELLOW))
 }
 
 /// Counters that could not be read anywhere in the group, once each.
