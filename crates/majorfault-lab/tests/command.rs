@@ -177,7 +177,7 @@ fn a_cold_figure_that_is_mostly_the_caches_is_told_as_such() {
     let world = World::new();
     world.file("data", 1 << 20);
 
-    let told = raced(&world, &["--cache", "cold", "--number-ios", "20000", "--runs", "1"]);
+    let told = raced(&world, &["--cache", "cold", "--number-ios", "20000", "--runtime", "60s", "--runs", "1"]);
 
     let group = &told["summaries"][0];
     assert!(group["remark"].as_str().unwrap().starts_with("cold is the first visit only: "), "{group}");

@@ -214,9 +214,10 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     Ok(program.chain(name).chain(options).chain(flags).collect())
 }
 
-/// Whether fio's options can name the file: they are text, and fio takes blanks off both ends of a value.
+/// Whether fio's options can name the file: they are text, fio takes blanks off both ends of a value, and prints control characters
+/// into its JSON as they are.
 fn can_be_said(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text == text.trim())
+    path.to_str().is_some_and(|text| text == text.trim() && !text.chars().any(char::is_control))
 }
 
 /// The value of `fadvise_hint`; none where nothing was chosen.
@@ -470,7 +471,7 @@ mod tests {
         if !installed_or_told("a_name_that_its_command_line_cannot_say_is_missing_rather_than_another_file_measured") {
             return;
         }
-        for name in [&b"/data/caf\xe9"[..], b"/data/blank "] {
+        for name in [&b"/data/caf\xe9"[..], b"/data/blank ", b"/data/line\nbreak"] {
             let record = Run::peer("fio").edit(|record| {
                 record.trial.data.files = vec![std::ffi::OsStr::from_bytes(name).into()];
             });

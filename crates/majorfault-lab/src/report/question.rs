@@ -55,7 +55,7 @@ pub fn remark(group: &Group<'_>) -> Option<String> {
         visited && arm.median(&derive::READ_AMPLIFICATION).is_some_and(|read| read < SERVED)
     };
     let served: Vec<&ArmSummary<'_>> =
-        group.arms.iter().filter(|arm| arm.role != Role::Control && arm.is_measured()).filter(is_served).collect();
+        group.arms.iter().filter(|arm| arm.role != Role::Control).filter(is_served).collect();
     let first = served.first()?;
     let visits = words::ratio(first.median(&derive::VISITS)?);
     let others = match served.len() - 1 {
@@ -68,4 +68,62 @@ pub fn remark(group: &Group<'_>) -> Option<String> {
          cache's; without --cache, --workload, --time-based and --number-ios the first pass and the steady state are told apart",
         first.name
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+    use crate::report::synthetic::Run;
+    use crate::report::{Summary, counters};
+
+    /// A run of 256 blocks that were visited so often in the mean, of which the device gave so many bytes.
+    fn run(arm: &str, visits: u64, device_bytes: u64) -> Run {
+        Run::of(arm)
+            .edit(|record| record.trial.data.size_bytes = 1 << 20)
+            .accesses(256 * visits)
+            .counter(counters::PROCESS_READ, device_bytes)
+    }
+
+    fn told(records: &[Record]) -> (Option<String>, Option<String>) {
+        let summary = Summary::of(records);
+        (heading(&summary.groups[0]), remark(&summary.groups[0]))
+    }
+
+    #[test]
+    fn the_heading_says_how_often_blocks_were_visited_without_the_control() {
+        let records = [run("null", 1_000_000, 0), run("mmap", 80, 1 << 20), run("direct", 10, 10 << 20)];
+
+        let (heading, _) = told(&records.map(Run::record));
+
+        assert_eq!(heading.unwrap(), "uniform read, cache cold (10.0 to 80.0 visits to each block reached, of 256)");
+    }
+
+    #[test]
+    fn a_question_that_was_asked_is_said_in_words() {
+        let asked = |question| {
+            let run = run("mmap", 1, 1 << 20).workload("permutation").edit(|record| record.question = Some(question));
+            told(&[run.record()]).0.unwrap()
+        };
+
+        assert!(
+            asked(Question::FirstPass).starts_with("First pass, cold: each block once, in random order (1.00 visits")
+        );
+        assert!(asked(Question::SteadyState).starts_with("Steady state: random blocks of the file in memory (1.00"));
+    }
+
+    #[test]
+    fn cold_figures_that_the_cache_served_are_told_and_those_of_the_device_are_not() {
+        let remark = |records: &[Run]| told(&records.iter().cloned().map(Run::record).collect::<Vec<_>>()).1;
+        let warm = run("mmap", 80, 0).edit(|record| record.trial.cache = CacheState::Warm);
+
+        let says = remark(&[run("mmap", 80, 1 << 20), run("pread", 40, 1 << 20), run("direct", 10, 10 << 20)]).unwrap();
+        assert!(
+            says.starts_with("cold is the first visit only: mmap and 1 other came to each block 80.0 times"),
+            "{says}"
+        );
+        assert_eq!(remark(&[run("direct", 10, 10 << 20)]), None);
+        assert_eq!(remark(&[run("mmap", 1, 1 << 20)]), None);
+        assert_eq!(remark(&[warm]), None);
+    }
 }

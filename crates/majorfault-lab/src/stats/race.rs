@@ -180,7 +180,7 @@ mod tests {
 
     /// Races of each kind; more where somebody asks (`MAJORFAULT_RACES=4000 cargo test --release -p majorfault-lab --lib stats::race`).
     fn races() -> usize {
-        std::env::var("MAJORFAULT_RACES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+        std::env::var("MAJORFAULT_RACES").ok().and_then(|text| text.parse().ok()).unwrap_or(120)
     }
 
     /// Says how often something was so, where somebody asked for more races, and gives it back as a share.
