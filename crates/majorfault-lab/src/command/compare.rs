@@ -12,14 +12,15 @@ use crate::outputs::{self, Force, Kind, Outputs, Records};
 use crate::place::guest::Spec;
 use crate::place::{self, MemoryLimit};
 use crate::record::{Outcome, Record};
-use crate::report;
+use crate::report::{self, terminal, terminal::Screen};
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session;
 use crate::trial::{CacheState, Data, Direction, Trial};
 use clap::ArgMatches;
+use console::Term;
 use majorfault::{Bytes, Error, Layout, Result, Target};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,6 +77,9 @@ pub struct OutputOptions {
     /// How results are written
     #[arg(long, value_enum, default_value = "table", conflicts_with = "json", help_heading = "Output")]
     pub output_format: Format,
+    /// Every note, in parts: on the timeline, why, advice, what could not be counted
+    #[arg(long, short, conflicts_with = "json", help_heading = "Output")]
+    pub verbose: bool,
     /// Write an HTML page with pictures
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
@@ -381,7 +385,10 @@ pub fn show(records: &[Record], output: &OutputOptions, page: Option<&outputs::O
     let written = match (output.json, output.output_format) {
         (true, _) | (_, Format::Json) => writeln!(out, "{:#}", report::json::document(&summary, records)),
         (_, Format::FioJson) => writeln!(out, "{:#}", report::fio_json::document(records)),
-        (_, Format::Table) => report::terminal::print(&summary, &mut out),
+        (_, Format::Table) => {
+            let screen = &mut Screen { out: &mut out, width: width(), is_whole: output.verbose };
+            report::terminal::print(&summary, screen)
+        }
     };
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -393,6 +400,15 @@ pub fn show(records: &[Record], output: &OutputOptions, page: Option<&outputs::O
         page.write_unless_stopped(stopped, || report::html::page(&summary))?;
     }
     Ok(())
+}
+
+/// Columns of the terminal; of a pipe the usual ones.
+fn width() -> usize {
+    let (_, columns) = Term::stdout().size();
+    match std::io::stdout().is_terminal() {
+        true => usize::from(columns).clamp(terminal::NARROW, terminal::WIDE),
+        false => terminal::WIDTH,
+    }
 }
 
 fn exit(records: &[Record], stop: &AtomicBool) -> Exit {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options that say what our methods do; a program does what it does.
-const OF_METHODS: [&str; 26] = [
+const OF_METHODS: [&str; 27] = [
     "rw",
     "workload",
     "trace",
@@ -38,6 +38,7 @@ const OF_METHODS: [&str; 26] = [
     "output_format",
     "records",
     "time",
+    "verbose",
 ];
 
 /// How often a run that others disturbed is made again.
