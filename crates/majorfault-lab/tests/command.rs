@@ -155,7 +155,7 @@ fn random_reads_of_a_small_file_are_two_questions_with_a_verdict_each() {
     let heading = groups[0]["heading"].as_str().unwrap();
     assert_eq!(
         heading,
-        "First pass, cold: each block once, in random order (1.00 visits to each block reached, of 1\u{a0}024)"
+        "First pass, cold: each block of 4.00 MiB once, in random order (1.00 visits to each block reached, of 1\u{a0}024)"
     );
 }
 

@@ -73,7 +73,7 @@ pub struct CompareOptions {
     /// Seed of the order (and of the content of made files)
     #[arg(long, default_value_t = 1, help_heading = "Workload")]
     pub randseed: u64,
-    /// End each run after this time [default: 1s with --runs, else 500ms; half of it for each of two questions]
+    /// End each run after this time [default: 1s with --runs, else 500ms; for the steady state half of it]
     #[arg(long, value_name = "TIME", help_heading = "Workload")]
     pub runtime: Option<Nanos>,
     /// End each run after this number of accesses, counted over all threads

@@ -4,6 +4,7 @@
 use super::{ArmSummary, Group, Role, derive, words};
 use crate::record::Question;
 use crate::trial::{CacheState, Direction};
+use majorfault::Nanos;
 use majorfault::units::grouped;
 
 /// Visits to each block from which on a figure is mostly that of later ones.
@@ -21,7 +22,10 @@ pub fn heading(group: &Group<'_>) -> Option<String> {
         many => grouped(many as f64),
     };
     let what = match group.question() {
-        Some(Question::FirstPass) => "First pass, cold: each block once, in random order".to_owned(),
+        Some(Question::FirstPass) => {
+            let size = words::bytes(trial.data.size_bytes as f64);
+            format!("First pass, cold: each block of {size} once, in random order")
+        }
         Some(Question::SteadyState) => "Steady state: random blocks of the file in memory".to_owned(),
         None => {
             let way = if trial.direction == Direction::Write { "write" } else { "read" };
@@ -45,8 +49,34 @@ fn said([least, most]: [f64; 2]) -> String {
     if least == most { format!("{least} visits") } else { format!("{least} to {most} visits") }
 }
 
-/// What is to be known of figures called cold that are mostly the cache's.
+/// What is to be known of figures that are of something else than the question.
 pub fn remark(group: &Group<'_>) -> Option<String> {
+    match group.question() {
+        Some(Question::FirstPass) => cut_off(group),
+        Some(Question::SteadyState) => None,
+        None => served(group),
+    }
+}
+
+/// Passes that time ended. What reads ahead pays first, so that its rate is too low then.
+fn cut_off(group: &Group<'_>) -> Option<String> {
+    let blocks = group.trial.data.size_bytes / group.trial.block_bytes.max(1);
+    let reached = |arm: &ArmSummary<'_>| arm.used.iter().map(|record| record.accesses()).min();
+    let is_cut = |arm: &&ArmSummary<'_>| reached(arm).is_some_and(|accesses| accesses < blocks);
+    let methods = group.arms.iter().filter(|arm| arm.role != Role::Control);
+    let names: Vec<String> = methods.filter(is_cut).map(|arm| arm.name.clone()).collect();
+    let after = Nanos(group.trial.limits.runtime_ns?);
+    (!names.is_empty()).then(|| {
+        format!(
+            "cut off after {after}, before the pass was over: {}; what reads ahead pays first, and its rate is too low then \
+             (--runtime)",
+            words::list(&names)
+        )
+    })
+}
+
+/// Figures called cold that are mostly the cache's.
+fn served(group: &Group<'_>) -> Option<String> {
     if group.trial.cache != CacheState::Cold || group.trial.direction != Direction::Read {
         return None;
     }
@@ -107,9 +137,22 @@ mod tests {
         };
 
         assert!(
-            asked(Question::FirstPass).starts_with("First pass, cold: each block once, in random order (1.00 visits")
+            asked(Question::FirstPass)
+                .starts_with("First pass, cold: each block of 1.00 MiB once, in random order (1.00 visits")
         );
         assert!(asked(Question::SteadyState).starts_with("Steady state: random blocks of the file in memory (1.00"));
+    }
+
+    #[test]
+    fn a_pass_that_time_ended_is_told_and_one_that_came_to_its_end_is_not() {
+        let pass = |arm: &str, accesses: u64| {
+            let run = run(arm, 1, 1 << 20).workload("permutation").accesses(accesses);
+            run.edit(|record| record.question = Some(Question::FirstPass)).record()
+        };
+
+        assert_eq!(told(&[pass("mmap", 256), pass("null", 4)]).1, None);
+        let says = told(&[pass("mmap", 256), pass("direct", 255), pass("pread", 80)]).1.unwrap();
+        assert!(says.starts_with("cut off after 10s, before the pass was over: direct and pread; "), "{says}");
     }
 
     #[test]
