@@ -276,6 +276,27 @@ mod tests {
     }
 
     #[test]
+    fn all_looks_of_a_race_together_miss_less_often_than_one_in_twenty() {
+        let missed = |count: usize| 1.0 - order(count, Looks::Repeated.wanted(count)).1;
+
+        // A race ends when time is up, after any number of runs: that is one look more.
+        for ends in LEAST..=race::LOOKS[race::LOOKS.len() - 1] {
+            let looks = race::LOOKS.iter().filter(|look| **look < ends).chain([&ends]);
+            let all: f64 = looks.map(|count| missed(*count)).sum();
+
+            assert!(all < 1.0 - WANTED, "{all} after {ends} runs");
+        }
+    }
+
+    #[test]
+    fn the_interval_of_nine_runs_of_a_race_is_their_range_and_else_leaves_out_one_on_each_side() {
+        let samples: Vec<f64> = (1..=9).map(f64::from).collect();
+
+        assert_eq!(estimate_at(&samples, Looks::Repeated).unwrap().interval, Some([1.0, 9.0]));
+        assert_eq!(estimate(&samples).unwrap().interval, Some([2.0, 8.0]));
+    }
+
+    #[test]
     fn six_is_the_least_number_of_samples_for_a_verdict() {
         let is_enough = |count: usize| estimate(&vec![1.0; count]).unwrap().is_enough();
 

@@ -8,7 +8,12 @@ use crate::record::{FORMAT, Record};
 use crate::stats::{Estimate, PairedRatio, Told};
 use serde_json::{Map, Value, json};
 
-/// `{format, summaries: [{session, trial, machine, arms, verdict, advice}], records}`.
+/// `{format, summaries: [{session, trial, machine, arms, verdict, advice, …}], records}`.
+///
+/// Of a summary: `question` is `first_pass`, `steady_state` or null where there was one only; `heading` says it; `visits_per_block` is
+/// [least, most] of the arms' medians, or null; `remark` what the figures are not of; `race` is null where each arm ran as often as
+/// was asked, else `{time_ns, is_over, says}`: whether the answer was sure, and what was cut short. An arm's `stopped_after` is the number of
+/// rounds after which the race stopped it, or null; its `runs_used` are then fewer, and its intervals cover what they say.
 pub fn document(summary: &Summary<'_>, records: &[Record]) -> Value {
     let groups: Vec<Value> = summary.groups.iter().map(group).collect();
     json!({ "format": FORMAT, "summaries": groups, "records": records })
