@@ -1,9 +1,9 @@
 //! The methods of a comparison when the user names none: each way a program might choose for this workload.
 
-use crate::peer;
-use crate::place;
-use crate::trial::{Arm, Choice, Direction, Trial};
-use majorfault::{Bytes, Error, Given, Result, methods, prefetch};
+use crate::record::Question;
+use crate::trial::{Arm, CacheState, Choice, Data, Direction, Limits, Trial};
+use crate::{peer, place};
+use majorfault::{Bytes, Error, Given, Nanos, Result, methods, prefetch};
 use std::collections::BTreeMap;
 
 /// The usual methods: the control, mmap with each hint, explicit I/O.
@@ -26,6 +26,57 @@ pub fn usual(direction: Direction, iodepth: u32) -> Vec<Arm> {
 /// Each peer with its defaults.
 pub fn peers() -> Vec<Arm> {
     peer::ALL.iter().map(|peer| Arm::Peer(Choice::plain(peer.name))).collect()
+}
+
+/// Accesses a second of one thread to pages in memory, at most about so many: a fault that finds its page takes a microsecond.
+const IN_MEMORY_PER_S: u64 = 1_000_000;
+
+/// Bytes of a file, and blocks at least, that the first pass goes over: enough for many windows of read-ahead, and so few that every method
+/// that reads ahead comes to its end. A pass that is cut off is wrong about these: they pay first (here, 256 MiB through mmap: 180 accesses a
+/// second after a quarter of a second, 130 000 when the pass was over).
+const PASS: (u64, u64) = (64 << 20, 4096);
+
+/// The questions that random reads of a cold file hold: where they would come to each block of a file that fits `room` more than
+/// once, what was called cold would be mostly the cache's speed. Then the first pass over a part of it and the steady state of all of it are
+/// asked apart, this one for half of `usual_runtime` where that is what a run takes; else there is one question.
+pub fn questions(trial: &Trial, room: Bytes, usual_runtime: Option<Nanos>) -> Vec<(Option<Question>, Trial)> {
+    if trial.direction == Direction::Write || !fits(trial, room) || visits_at_most(trial) < 1.0 {
+        return vec![(None, trial.clone())];
+    }
+    let first = Trial {
+        workload: Choice::plain("permutation"),
+        cache: CacheState::Cold,
+        data: Data { size_bytes: pass_bytes(trial), ..trial.data.clone() },
+        limits: Limits { time_based: false, ..trial.limits },
+        ..trial.clone()
+    };
+    let runtime_ns = usual_runtime.map(|usual| usual.0 / 2).or(trial.limits.runtime_ns);
+    let steady = Trial {
+        workload: Choice::plain("uniform"),
+        cache: CacheState::Warm,
+        limits: Limits { runtime_ns, time_based: true, ..trial.limits },
+        ..trial.clone()
+    };
+    vec![(Some(Question::FirstPass), first), (Some(Question::SteadyState), steady)]
+}
+
+fn pass_bytes(trial: &Trial) -> u64 {
+    let (bytes, blocks) = PASS;
+    trial.data.size_bytes.min(bytes.max(blocks.saturating_mul(trial.block_bytes)))
+}
+
+/// Whether the file stays in memory beside the run itself.
+fn fits(trial: &Trial, room: Bytes) -> bool {
+    let size = trial.data.size_bytes;
+    // The kernel begins to take pages back before the last one is used.
+    size.saturating_add(size / 8).saturating_add(place::smallest_limit(trial).0) <= room.0
+}
+
+/// Visits to each block where every one finds its page in memory.
+fn visits_at_most(trial: &Trial) -> f64 {
+    let blocks = (trial.data.size_bytes / trial.block_bytes.max(1)).max(1);
+    let seconds = trial.limits.runtime_ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
+    seconds * (IN_MEMORY_PER_S * u64::from(trial.threads)) as f64 / blocks as f64
 }
 
 /// Reads `mmap:advice=random,populate=read`, `mmap:policy=strided,stride=64k` or `fio:engine=libaio`. A method
@@ -186,6 +237,62 @@ mod tests {
         join(&mut arms, arm("uring", 1).unwrap()).unwrap();
 
         assert_eq!(arms.last().unwrap().to_string(), "uring depth=1");
+    }
+
+    fn random_reads(size: Bytes) -> Trial {
+        let mut trial = crate::report::synthetic::Run::of("mmap").record().trial;
+        trial.data.size_bytes = size.0;
+        trial.limits.runtime_ns = Some(500_000_000);
+        trial
+    }
+
+    #[test]
+    fn a_file_that_fits_memory_and_is_read_over_and_over_has_two_questions() {
+        let asked = questions(&random_reads(Bytes::mib(256)), Bytes::gib(8), Some(Nanos::millis(500)));
+
+        let told: Vec<String> = asked
+            .iter()
+            .map(|(question, trial)| {
+                let (limits, size) = (trial.limits, Bytes(trial.data.size_bytes));
+                let ends = format!("{:?} {}", limits.runtime_ns, limits.time_based);
+                format!("{question:?} {} {} {size} {ends}", trial.workload, trial.cache)
+            })
+            .collect();
+        let first = "Some(FirstPass) permutation cold 64m Some(500000000) false";
+        assert_eq!(told, [first, "Some(SteadyState) uniform warm 256m Some(250000000) true"]);
+    }
+
+    #[test]
+    fn the_first_pass_has_thousands_of_blocks_and_no_more_than_there_are() {
+        let bytes = |size: Bytes, block: Bytes| {
+            let mut trial = random_reads(size);
+            trial.block_bytes = block.0;
+            Bytes(pass_bytes(&trial)).to_string()
+        };
+
+        assert_eq!(bytes(Bytes::mib(16), Bytes::kib(4)), "16m");
+        assert_eq!(bytes(Bytes::gib(1), Bytes::kib(4)), "64m");
+        assert_eq!(bytes(Bytes::gib(1), Bytes::kib(64)), "256m");
+    }
+
+    #[test]
+    fn a_time_that_was_given_is_each_questions() {
+        let asked = questions(&random_reads(Bytes::mib(256)), Bytes::gib(8), None);
+
+        assert!(asked.iter().all(|(_, trial)| trial.limits.runtime_ns == Some(500_000_000)), "{asked:?}");
+    }
+
+    #[test]
+    fn what_does_not_fit_or_is_longer_than_a_run_reaches_or_is_written_has_one() {
+        let one = |trial: &Trial, room| questions(trial, room, None) == [(None, trial.clone())];
+        let mut written = random_reads(Bytes::mib(256));
+        written.direction = Direction::Write;
+
+        // Half a second reaches half a million blocks: 1.9 GiB.
+        assert!(one(&random_reads(Bytes::gib(2)), Bytes::gib(64)));
+        assert!(!one(&random_reads(Bytes::mib(1900)), Bytes::gib(64)));
+        assert!(one(&random_reads(Bytes::mib(256)), Bytes::mib(288)), "no room for the run itself");
+        assert!(one(&written, Bytes::gib(8)));
     }
 
     /// Arms of the registry with their own parameters set to what their defaults are, so that each is legal.

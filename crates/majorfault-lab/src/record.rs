@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The version of this format; raised when a reader of the old one would misread the new one.
-pub const FORMAT: u32 = 2;
+///
+/// 3: arms of a race have different numbers of runs, which a reader of format 2 takes for lost ones.
+pub const FORMAT: u32 = 3;
 
 /// What stands for a hypervisor that does not give its name.
 pub const UNNAMED_HYPERVISOR: &str = "unnamed";
@@ -68,6 +70,40 @@ pub struct Record {
     /// The arm that its session's user has now, where they named it (`--baseline`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<Arm>,
+    /// Which of two questions about the same accesses it answers, where its session asked both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question: Option<Question>,
+    /// The race it is a run of; `None` where each arm runs as often as was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub race: Option<Race>,
+}
+
+/// One of two questions about random reads of a file that fits memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Question {
+    /// What the first pass over the cold file costs: each block once.
+    FirstPass,
+    /// What a read costs from then on, while the file is in memory.
+    SteadyState,
+}
+
+/// What a race had decided before a run of it began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Race {
+    /// Time within which rounds are begun, over all questions of the session.
+    pub time_ns: u64,
+    /// Arms that were stopped before this run, in the order in which they were.
+    pub stopped: Vec<StoppedArm>,
+}
+
+/// An arm that a race runs no more, because it is surely behind the leader.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoppedArm {
+    /// The arm.
+    pub arm: Arm,
+    /// Rounds in which it ran.
+    pub rounds: u32,
 }
 
 /// The place of a run in an experiment.

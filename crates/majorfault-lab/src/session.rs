@@ -1,5 +1,7 @@
 //! A comparison: the same workload through several arms, repeated in turns, each run a record on disk as it ends.
 
+mod race;
+
 use crate::experiment::Planned;
 use crate::kinds;
 use crate::outputs::former;
@@ -14,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use race::{Contest, Ruling, race};
+
 /// A name for a new session: when it began, and who makes it.
 pub fn name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -21,6 +25,7 @@ pub fn name() -> String {
 }
 
 /// What is compared.
+#[derive(Clone)]
 pub struct Comparison {
     /// The trial that all arms share; its own arm and repetition are replaced.
     pub trial: Trial,
@@ -151,23 +156,42 @@ fn in_turns(
 ) -> Result<()> {
     let mut given_up = vec![false; count];
     for repetition in 0..repetitions {
-        let mut left: Vec<usize> = (0..count).map(|turn| (turn + repetition as usize) % count).collect();
-        for _ in 0..=SECOND_CHANCES {
-            let mut again = Vec::new();
-            for index in left.into_iter().filter(|index| !given_up[*index]).collect::<Vec<_>>() {
-                if stop.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                match turn(index, repetition)? {
-                    Then::Next => {}
-                    Then::Again => again.push(index),
-                    Then::Never => given_up[index] = true,
-                }
-            }
-            left = again;
+        if !one_turn(&mut given_up, repetition, count, stop, turn)? {
+            break;
         }
     }
     Ok(())
+}
+
+/// Calls `turn` with each that was not `given_up`, beginning with another one each repetition; whoever was disturbed again at its
+/// end, where these are `most_again` at most. Whether it came to its end.
+fn one_turn(
+    given_up: &mut [bool],
+    repetition: u32,
+    most_again: usize,
+    stop: &AtomicBool,
+    turn: &mut impl FnMut(usize, u32) -> Result<Then>,
+) -> Result<bool> {
+    let count = given_up.len();
+    let mut left: Vec<usize> = (0..count).map(|turn| (turn + repetition as usize) % count).collect();
+    for _ in 0..=SECOND_CHANCES {
+        let mut again = Vec::new();
+        for index in left.into_iter().filter(|index| !given_up[*index]).collect::<Vec<_>>() {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            match turn(index, repetition)? {
+                Then::Next => {}
+                Then::Again => again.push(index),
+                Then::Never => given_up[index] = true,
+            }
+        }
+        if again.len() > most_again {
+            break;
+        }
+        left = again;
+    }
+    Ok(true)
 }
 
 /// The records of these files, in order; compressed by gzip or plain.
@@ -488,7 +512,7 @@ mod tests {
 
         assert_eq!([1, crate::record::FORMAT].map(|format| with(format).unwrap().format), [1, crate::record::FORMAT]);
         let refused = with(crate::record::FORMAT + 1).unwrap_err().to_string();
-        assert!(refused.starts_with("a.jsonl line 7 has format 3, this majorfault reads up to 2"), "{refused}");
+        assert!(refused.starts_with("a.jsonl line 7 has format 4, this majorfault reads up to 3"), "{refused}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A trial: everything that decides what one run does, as a plain value that a record keeps and a child process reads.
 
 mod job;
+mod paths;
 
 use crate::data::MadeContent;
 use majorfault::params::Given;
@@ -56,6 +57,7 @@ pub struct Trial {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Data {
     /// In order of their turn.
+    #[serde(with = "paths")]
     pub files: Vec<PathBuf>,
     /// Where the range begins in each file.
     pub offset_bytes: u64,

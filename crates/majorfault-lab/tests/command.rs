@@ -3,7 +3,9 @@
 #[allow(dead_code, reason = "each test binary uses a part of it")]
 mod world;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use world::{World, facility};
 
@@ -127,6 +129,218 @@ fn what_the_user_has_now_takes_part_and_is_kept_with_every_record() {
     assert_eq!(verdict(&[])["baseline"]["arm"], "pread");
     assert_eq!(verdict(&["--baseline", "mmap"])["baseline"]["arm"], "mmap");
     world.majorfault(&["report", "records.jsonl", "--baseline", "direct"]).fails(2, "no record is of it");
+}
+
+/// A short race of two methods over the file, as JSON.
+fn raced(world: &World, more: &[&str]) -> serde_json::Value {
+    let usual = ["compare", "-q", "--json", "--records", "race.jsonl", "--runtime", "20ms", "--no-peer"];
+    let said = world.majorfault(&[&usual[..], &["-m", "null", "-m", "mmap", "-m", "pread", "data"], more].concat());
+    said.ends_with(&[0, 4]);
+    said.json()
+}
+
+#[test]
+fn random_reads_of_a_small_file_are_two_questions_with_a_verdict_each() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+
+    let told = raced(&world, &["--time", "100ms"]);
+
+    let groups = told["summaries"].as_array().unwrap();
+    let of = |name: &str| groups.iter().map(|group| group[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of("question"), ["first_pass", "steady_state"]);
+    assert_eq!(groups.iter().map(|group| group["trial"]["cache"].clone()).collect::<Vec<_>>(), ["cold", "warm"]);
+    assert_eq!(groups[0]["visits_per_block"], serde_json::json!([1.0, 1.0]));
+    assert!(groups.iter().all(|group| !group["verdict"]["answer"].as_str().unwrap().is_empty()), "{told}");
+    let heading = groups[0]["heading"].as_str().unwrap();
+    assert_eq!(
+        heading,
+        "First pass, cold: each block of 4.00 MiB once, in random order (1.00 visits to each block reached, of 1\u{a0}024)"
+    );
+}
+
+#[test]
+fn what_is_said_of_the_cache_the_order_or_the_number_is_one_question() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+
+    for said in [&["--cache", "cold"][..], &["--workload", "uniform"], &["--time-based"], &["--number-ios", "100"]] {
+        let told = raced(&world, &[said, &["--runs", "1", "--force"]].concat());
+
+        assert_eq!(told["summaries"].as_array().unwrap().len(), 1, "{said:?}");
+        assert!(told["summaries"][0]["question"].is_null() && told["summaries"][0]["race"].is_null(), "{said:?}");
+    }
+}
+
+#[test]
+fn a_cold_figure_that_is_mostly_the_caches_is_told_as_such() {
+    let world = World::new();
+    world.file("data", 1 << 20);
+
+    let told = raced(&world, &["--cache", "cold", "--number-ios", "20000", "--runtime", "60s", "--runs", "1"]);
+
+    let group = &told["summaries"][0];
+    assert!(group["remark"].as_str().unwrap().starts_with("cold is the first visit only: "), "{group}");
+    let heading = group["heading"].as_str().unwrap();
+    assert_eq!(heading, "uniform read, cache cold (78.1 visits to each block reached, of 256)");
+}
+
+#[test]
+fn a_race_has_a_run_of_each_however_short_its_time_and_its_report_says_the_same() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+
+    let told = raced(&world, &["--time", "1ms", "--cache", "cold"]);
+
+    let records = world.records_of("race.jsonl");
+    let repetitions = |record: &serde_json::Value| record["trial"]["repetition"].as_u64();
+    assert!(records.iter().all(|record| repetitions(record) == Some(0) && record["race"]["time_ns"] == 1_000_000));
+    assert!(records.len() >= 3);
+    let report = world.majorfault(&["report", "race.jsonl", "--json"]).json();
+    assert_eq!(report["summaries"], told["summaries"]);
+    let answer = told["summaries"][0]["verdict"]["answer"].as_str().unwrap();
+    assert!(answer.contains("1 run of each method in the time given") || answer.contains("NOT VALID"), "{answer}");
+}
+
+#[test]
+fn a_number_of_runs_is_no_race_and_excludes_a_time() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+
+    raced(&world, &["--runs", "2"]);
+
+    let records = world.records_of("race.jsonl");
+    let of = |question: &str| -> Vec<u64> {
+        let own = records
+            .iter()
+            .filter(|record| record["question"] == question && record["trial"]["arm"]["method"]["name"] == "null");
+        own.map(|record| record["trial"]["repetition"].as_u64().unwrap()).collect()
+    };
+    assert_eq!([of("first_pass"), of("steady_state")], [[0, 1], [0, 1]]);
+    assert!(records.iter().all(|record| record["race"].is_null()));
+    world.majorfault(&["compare", "data", "--runs", "2", "--time", "5s"]).fails(2, "cannot be used with");
+}
+
+#[test]
+fn a_race_says_one_line_where_no_terminal_reads_it() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+    let call =
+        ["compare", "data", "--records", "race.jsonl", "--runtime", "20ms", "--no-peer", "-m", "null", "-m", "pread"];
+
+    let said = world.majorfault(&[&call[..], &["--cache", "cold", "--time", "60s"]].concat());
+
+    said.ends_with(&[0, 4]);
+    let lines: Vec<&str> = said.errors.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", said.errors);
+    assert!(lines[0].starts_with("after one run of each: pread leads with "), "{}", said.errors);
+    assert!(lines[1].starts_with("records: "), "{}", said.errors);
+}
+
+#[test]
+fn an_interrupted_first_table_shows_what_there_is() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+    let running = world.start(&[
+        "compare",
+        "data",
+        "-q",
+        "--runtime",
+        "2s",
+        "--cache",
+        "cold",
+        "-m",
+        "pread",
+        "-m",
+        "mmap",
+        "--no-peer",
+    ]);
+    world.wait_for("a record", || !world.text_or_empty("records.jsonl").is_empty());
+
+    running.signal("INT");
+    let said = running.finish();
+
+    assert_eq!(said.code, Some(130), "{}", said.errors);
+    assert!(said.output.lines().any(|line| line.starts_with("pread ")), "{}", said.output);
+    assert!(said.output.contains("Measured on"), "{}", said.output);
+}
+
+#[test]
+fn a_file_of_any_name_is_measured_and_its_records_read_back() {
+    let world = World::new();
+    for name in
+        [&b"caf\xe9"[..], b"with blank", b"qu'o\"te", b"line\nbreak", b" lead", b"a:b", b"$HOME", b"back\\slash", b"%s"]
+    {
+        let name = OsStr::from_bytes(name);
+        fs::write(world.path(".").join(name), vec![7u8; 1 << 20]).unwrap();
+        let usual =
+            ["compare", "-q", "--runs", "1", "--runtime", "20ms", "--cache", "cold", "--records", "named.jsonl"];
+        let more = ["-m", "mmap", "-m", "pread", "--peer", "fio", "--report", "page.html"];
+        let _ = fs::remove_file(world.path("named.jsonl"));
+        let words = usual.iter().chain(&more).map(OsStr::new);
+
+        let said = world.majorfault_os(&words.chain([name]).collect::<Vec<_>>());
+
+        said.measured(&world.records_of("named.jsonl"));
+        let records = majorfault_lab::session::load(&[world.path("named.jsonl")]).unwrap();
+        assert!(
+            records
+                .iter()
+                .all(|record| record.trial.data.files == [world.path(".").join(name).canonicalize().unwrap()]),
+            "{name:?}"
+        );
+        for record in &records {
+            let is_peer = matches!(record.trial.arm, majorfault_lab::trial::Arm::Peer(_));
+            let is_done = record.outcome == majorfault_lab::record::Outcome::Done;
+            let is_missing = matches!(record.outcome, majorfault_lab::record::Outcome::Missing(_));
+            assert!(is_done || is_peer && is_missing, "{name:?} {}: {:?}", record.trial.arm, record.outcome);
+            assert!(!is_peer || is_missing || record.bytes() > 0, "{name:?}");
+        }
+        world.majorfault(&["report", "named.jsonl", "--json"]).json();
+    }
+}
+
+#[test]
+fn data_are_made_in_a_directory_of_any_name() {
+    let world = World::new();
+    let dir = OsStr::from_bytes(b"d\xefr \"x\"");
+    fs::create_dir(world.path(".").join(dir)).unwrap();
+    let words = [
+        "compare",
+        "-q",
+        "--size",
+        "1m",
+        "--runs",
+        "1",
+        "--runtime",
+        "20ms",
+        "--cache",
+        "cold",
+        "-m",
+        "pread",
+        "--no-peer",
+    ];
+    let words = words.iter().chain(&["--records", "made.jsonl", "--dir"]).map(OsStr::new);
+
+    let said = world.majorfault_os(&words.chain([dir]).collect::<Vec<_>>());
+
+    said.measured(&world.records_of("made.jsonl"));
+    assert_eq!(world.records_of("made.jsonl")[0]["outcome"], "done");
+}
+
+#[test]
+fn a_name_that_jobs_or_a_trace_cannot_say_is_refused_before_anything_is_made() {
+    let world = World::new();
+    let name = OsStr::from_bytes(b"caf\xe9");
+    fs::write(world.path(".").join(name), vec![7u8; 1 << 20]).unwrap();
+    let call = |words: &[&str]| {
+        let words = words.iter().map(|word| if *word == "NAME" { name } else { OsStr::new(*word) });
+        world.majorfault_os(&words.collect::<Vec<_>>())
+    };
+
+    call(&["compare", "NAME", "--rw", "randrw", "--allow-overwrite"]).fails(2, "is not UTF-8, and jobs are text");
+    call(&["compare", "--dir", "NAME", "--rw", "randrw"]).fails(2, "is not UTF-8, and jobs are text");
+    call(&["compare", "--trace", "NAME"]).fails(2, "");
 }
 
 #[test]

@@ -43,7 +43,12 @@ fn a_comparison_without_any_word_shows_answers_records_gates_and_a_page() {
         assert!(is_control(record) || record["answer"] == "checked", "{arm}: {}", record["answer"]);
     }
     assert_gates_live(&records);
-    assert_each_ran(&records, 6, &["null", "mmap", "pread", "direct", "uring"]);
+    // Those that are surely behind are stopped after three runs.
+    assert_each_ran(
+        &records,
+        if is_disturbed(&records) { 1 } else { 3 },
+        &["null", "mmap", "pread", "direct", "uring"],
+    );
     let page = world.text("page.html");
     assert!(page.starts_with("<!doctype html>") && page.contains("<svg") && page.trim_end().ends_with("</html>"));
     assert!(said.output.contains("Measured on"), "{}", said.output);

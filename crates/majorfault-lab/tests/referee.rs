@@ -66,7 +66,7 @@ impl Drop for Meanwhile {
 /// One arm, run once for a short time on a file of the world.
 fn measured(world: &World, file: &str, more: &[&str]) -> Said {
     let usual = ["compare", file, "-q", "--runs", "1", "--runtime", "300ms", "--no-peer", "--method", "pread"];
-    let kept = ["--records", "records.jsonl"];
+    let kept = ["--records", "records.jsonl", "--cache", "cold"];
     world.majorfault(&[&usual[..], &kept[..], more].concat())
 }
 

@@ -1,5 +1,6 @@
 //! `majorfault compare`: the access methods side by side on one workload, with a verdict.
 
+use crate::command::contests;
 use crate::command::guest;
 use crate::command::jobs;
 use crate::command::options::{CompareOptions, Memory};
@@ -12,14 +13,15 @@ use crate::outputs::{self, Force, Kind, Outputs, Records};
 use crate::place::guest::Spec;
 use crate::place::{self, MemoryLimit};
 use crate::record::{Outcome, Record};
-use crate::report;
+use crate::report::{self, terminal, terminal::Screen};
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
-use crate::session::{self, Comparison, interleave};
+use crate::session;
 use crate::trial::{Arm, CacheState, Data, Direction, Trial};
 use clap::ArgMatches;
+use console::Term;
 use majorfault::{Bytes, Error, Layout, Result, Target};
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,6 +78,9 @@ pub struct OutputOptions {
     /// How results are written
     #[arg(long, value_enum, default_value = "table", conflicts_with = "json", help_heading = "Output")]
     pub output_format: Format,
+    /// Every note, in parts: on the timeline, why, advice, what could not be counted
+    #[arg(long, short, conflicts_with = "json", help_heading = "Output")]
+    pub verbose: bool,
     /// Write an HTML page with pictures
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub report: Option<PathBuf>,
@@ -142,7 +147,7 @@ pub fn run(mut args: Args) -> Result<Exit> {
         iodepth: options.iodepth,
         limits,
         memory_bytes: None,
-        cache: options.cache,
+        cache: options.cache(),
         seed: options.randseed,
         interval_ns: options.interval.0.max(1_000_000),
         repetition: 0,
@@ -156,8 +161,8 @@ pub fn run(mut args: Args) -> Result<Exit> {
     let baseline = baseline.map(within).transpose()?;
     check_trial(&trial)?;
     let session = run::Session { name, machine, stop: &stop };
-    let comparison = Comparison { trial, arms, repetitions: options.runs };
-    let records = measure(&comparison, baseline.as_ref(), &session, &mut kept, &bars)?;
+    let contests = contests::planned(options, &trial, &arms, baseline.as_ref());
+    let records = contests::run(&contests, options, &session, &mut kept, &bars)?;
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
     }
@@ -189,7 +194,8 @@ fn of_jobs(args: Args, stop: &AtomicBool) -> Result<Exit> {
     for stage in ready.stages()? {
         let machine = machine::look(&stage.trial.data.files);
         let session = run::Session { name: name.clone(), machine, stop };
-        records.extend(measure(&stage, ready.baseline(), &session, &mut kept, &bars)?);
+        let told = |record: Record| Record { baseline: ready.baseline().cloned(), ..record };
+        records.extend(contests::turns(&stage, &session, &bars, told, |record| kept.add(record))?);
     }
     if !args.quiet {
         eprintln!("records: {}", kept.path().display());
@@ -205,7 +211,7 @@ fn of_program(args: Args, stop: &AtomicBool) -> Result<Exit> {
         Some(Memory::Limit(limit)) => Some(limit),
         Some(Memory::Unlimited) | None => None,
     };
-    let is_cold = match options.cache {
+    let is_cold = match options.cache() {
         CacheState::Cold => true,
         CacheState::AsFound => false,
         other => {
@@ -215,7 +221,7 @@ fn of_program(args: Args, stop: &AtomicBool) -> Result<Exit> {
         }
     };
     let conditions =
-        Conditions { files, is_cold, memory, runs: options.runs, json: output.json, quiet, force: output.force };
+        Conditions { files, is_cold, memory, runs: options.runs(), json: output.json, quiet, force: output.force };
     programs::run(own, conditions, stop)
 }
 
@@ -317,7 +323,7 @@ fn given(files: &[PathBuf], options: &CompareOptions) -> Result<Source> {
     };
     let target = Target::open(files, &layout)?;
     let in_memory = files.iter().find_map(|path| Some((path, scratch::in_memory(path)?)));
-    if let (Some((path, name)), true) = (in_memory, matches!(options.cache, CacheState::Cold | CacheState::Hot(_))) {
+    if let (Some((path, name)), true) = (in_memory, matches!(options.cache(), CacheState::Cold | CacheState::Hot(_))) {
         return Err(Error::Invalid(format!(
             "{} lies in memory ({name}) and has no cold state; use --cache asis, or a file on a disk",
             path.display()
@@ -377,37 +383,6 @@ fn memory(options: &CompareOptions, trial: &Trial, machine: &mut crate::record::
     }
 }
 
-fn measure(
-    comparison: &Comparison,
-    baseline: Option<&Arm>,
-    session: &run::Session<'_>,
-    kept: &mut Records,
-    bars: &Bars,
-) -> Result<Vec<Record>> {
-    let total = comparison.arms.len() as u64 * u64::from(comparison.repetitions);
-    let bar = bars.runs(total);
-    let with_baseline = |record: Record| Record { baseline: baseline.cloned(), ..record };
-    let records = interleave(comparison, session, |record| {
-        bar.inc(1);
-        bar.set_message(format!("{}", record.trial.arm));
-        restored(record)?;
-        kept.add(&with_baseline(record.clone()))
-    })?;
-    bar.finish_and_clear();
-    Ok(records.into_iter().map(with_baseline).collect())
-}
-
-/// What a peer wrote is not what our methods expect to read: the content is made again.
-fn restored(record: &Record) -> Result<()> {
-    let Trial { arm, data, direction, jobs, .. } = &record.trial;
-    match (arm, data.content_seed) {
-        (Arm::Peer(_), Some(seed)) if *direction == Direction::Write && !jobs.is_empty() => {
-            scratch::restore(&data.files, seed)
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Writes results as asked: on standard output and, where wanted, as a page; where the session was `stopped`, not over
 /// another page.
 pub fn show(records: &[Record], output: &OutputOptions, page: Option<&outputs::Output>, stopped: bool) -> Result<()> {
@@ -416,7 +391,10 @@ pub fn show(records: &[Record], output: &OutputOptions, page: Option<&outputs::O
     let written = match (output.json, output.output_format) {
         (true, _) | (_, Format::Json) => writeln!(out, "{:#}", report::json::document(&summary, records)),
         (_, Format::FioJson) => writeln!(out, "{:#}", report::fio_json::document(records)),
-        (_, Format::Table) => report::terminal::print(&summary, &mut out),
+        (_, Format::Table) => {
+            let screen = &mut Screen { out: &mut out, width: width(), is_whole: output.verbose };
+            report::terminal::print(&summary, screen)
+        }
     };
     match written {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -428,6 +406,15 @@ pub fn show(records: &[Record], output: &OutputOptions, page: Option<&outputs::O
         page.write_unless_stopped(stopped, || report::html::page(&summary))?;
     }
     Ok(())
+}
+
+/// Columns of the terminal; of a pipe the usual ones.
+fn width() -> usize {
+    let (_, columns) = Term::stdout().size();
+    match std::io::stdout().is_terminal() {
+        true => usize::from(columns).clamp(terminal::NARROW, terminal::WIDE),
+        false => terminal::WIDTH,
+    }
 }
 
 fn exit(records: &[Record], stop: &AtomicBool) -> Exit {

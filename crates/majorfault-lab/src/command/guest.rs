@@ -26,7 +26,12 @@ pub struct GuestPlace {
 ///
 /// Errors: those of [`guest::run`]; Io where a record cannot be kept.
 pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> Result<(Vec<Record>, Exit)> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments = std::env::args_os().skip(1).map(|word| {
+        word.into_string().map_err(|word| {
+            Error::Invalid(format!("the argument {} is not UTF-8, and a guest is told text", word.display()))
+        })
+    });
+    let arguments: Vec<String> = arguments.collect::<Result<_>>()?;
     measured(spec, &arguments, stop, quiet, |record| kept.add(record))
 }
 

@@ -96,6 +96,12 @@ impl<'a> StagePlan<'a> {
     /// Errors: Invalid, Io; what would destroy a user's file is refused without `--allow-overwrite`.
     pub fn of(asked: &Asked<'a>) -> Result<StagePlan<'a>> {
         let options = asked.options;
+        if let Some(path) = asked.files.iter().chain(&options.dir).find(|path| path.to_str().is_none()) {
+            return Err(Error::Invalid(format!(
+                "the name {} is not UTF-8, and jobs are text; give it a link with a plain name",
+                path.display()
+            )));
+        }
         for (given, name) in [(options.workload.is_some(), "--workload"), (options.trace.is_some(), "--trace")] {
             if given {
                 return Err(Error::Invalid(format!(
@@ -306,7 +312,7 @@ impl Ready<'_> {
         let arms =
             self.arms(&trial)?.into_iter().map(|arm| lineup::within(arm, &trial)).collect::<Result<Vec<Arm>>>()?;
         trial.arm = arms.first().cloned().ok_or_else(|| Error::Invalid("nothing to compare".to_owned()))?;
-        Ok(Comparison { trial, arms, repetitions: options.runs })
+        Ok(Comparison { trial, arms, repetitions: options.runs() })
     }
 
     /// The files of the drafts, each once.
@@ -333,7 +339,7 @@ impl Ready<'_> {
     }
 
     fn cache(&self, drafts: &[Draft]) -> CacheState {
-        let asked = self.plan.options.cache;
+        let asked = self.plan.options.cache();
         if asked == CacheState::Cold && drafts.iter().all(|draft| !draft.invalidate) {
             CacheState::AsFound
         } else {

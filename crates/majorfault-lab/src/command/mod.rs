@@ -3,6 +3,7 @@
 
 mod assist;
 mod compare;
+mod contests;
 mod doctor;
 mod enter;
 mod guard;

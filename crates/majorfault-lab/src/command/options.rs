@@ -2,6 +2,7 @@
 
 use crate::command::guest::GuestPlace;
 use crate::lineup;
+use crate::stats;
 use crate::traits::Ends;
 use crate::trial::{Arm, CacheState, Choice, Direction, Limits};
 use crate::workload;
@@ -72,7 +73,7 @@ pub struct CompareOptions {
     /// Seed of the order (and of the content of made files)
     #[arg(long, default_value_t = 1, help_heading = "Workload")]
     pub randseed: u64,
-    /// End each run after this time [default: 1s]
+    /// End each run after this time [default: 1s with --runs, else 500ms; for the steady state half of it]
     #[arg(long, value_name = "TIME", help_heading = "Workload")]
     pub runtime: Option<Nanos>,
     /// End each run after this number of accesses, counted over all threads
@@ -106,9 +107,10 @@ pub struct CompareOptions {
     pub memory: Option<Memory>,
     #[command(flatten)]
     pub place: GuestPlace,
-    /// State of the page cache when each run starts: cold, warm, warm:pages, hot:FRACTION or asis
-    #[arg(long, default_value = "cold", help_heading = "Conditions")]
-    pub cache: CacheState,
+    /// State of the page cache when each run starts: cold, warm, warm:pages, hot:FRACTION or asis [default: cold; where random
+    /// reads would soon find the file in memory, both the first pass and the steady state]
+    #[arg(long, value_name = "STATE", help_heading = "Conditions")]
+    pub cache: Option<CacheState>,
     /// An access method or peer: NAME[:key=value,...], see `majorfault list methods`; may be repeated
     /// [default: every method that suits the workload]
     #[arg(long, short, value_name = "NAME", help_heading = "Conditions")]
@@ -123,9 +125,12 @@ pub struct CompareOptions {
     /// Do not measure other programs (fio)
     #[arg(long, help_heading = "Conditions")]
     pub no_peer: bool,
-    /// Runs of each method, interleaved; a verdict needs six
-    #[arg(long, short, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
-    pub runs: u32,
+    /// Exactly so many runs of each method, interleaved; a verdict needs six [default: as many as the answer takes, within --time]
+    #[arg(long, short, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Conditions")]
+    pub runs: Option<u32>,
+    /// Time for the whole measurement: methods that are surely behind are stopped early, and it ends when the answer is sure
+    #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "runs", help_heading = "Conditions")]
+    pub time: Nanos,
     /// Count cycles, cache and TLB misses also where that makes every wait longer, as some hypervisors do: for the counts,
     /// not for the times
     #[arg(long, help_heading = "Conditions")]
@@ -179,7 +184,13 @@ impl CompareOptions {
     pub fn workload(&self) -> Result<Choice> {
         if let Some(path) = &self.trace {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            let given = BTreeMap::from([("file".to_owned(), path.display().to_string())]);
+            let Some(text) = path.to_str() else {
+                return Err(Error::Invalid(format!(
+                    "the name of the trace {} is not UTF-8; give it a link with a plain name",
+                    path.display()
+                )));
+            };
+            let given = BTreeMap::from([("file".to_owned(), text.to_owned())]);
             return Ok(Choice { name: "trace".to_owned(), given });
         }
         let Some(text) = &self.workload else {
@@ -207,12 +218,34 @@ impl CompareOptions {
         Ok(self.bs.unwrap_or(workload::named(&self.workload()?.name)?.block))
     }
 
+    /// The state of the page cache where nothing more is said.
+    pub fn cache(&self) -> CacheState {
+        self.cache.unwrap_or(CacheState::Cold)
+    }
+
+    /// The number of runs where it was fixed, or must be.
+    pub fn runs(&self) -> u32 {
+        self.runs.unwrap_or(stats::LEAST as u32)
+    }
+
+    /// Whether how the accesses meet the page cache was left to us: random reads, with nothing said about their order, their number
+    /// or the cache.
+    pub fn leaves_the_question_open(&self) -> bool {
+        let is_said = self.workload.is_some() || self.trace.is_some() || self.cache.is_some();
+        self.rw == Rw::Randread && !is_said && !self.time_based && self.number_ios.is_none()
+    }
+
+    /// How long a run takes where nothing is said of it.
+    fn usual_runtime(&self) -> Nanos {
+        Nanos::millis(if self.runs.is_some() { 1000 } else { 500 })
+    }
+
     /// When each run ends.
     pub fn limits(&self) -> Result<Limits> {
         let is_endless = workload::named(&self.workload()?.name)?.ends == Ends::Endless;
         let runtime = match (self.runtime, self.number_ios) {
             (None, Some(_)) => None,
-            (runtime, _) => Some(runtime.unwrap_or(Nanos::secs(1)).0),
+            (runtime, _) => Some(runtime.unwrap_or(self.usual_runtime()).0),
         };
         let time_based = self.time_based || (is_endless && runtime.is_some());
         Ok(Limits { runtime_ns: runtime, accesses: self.number_ios, time_based })

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Options that say what our methods do; a program does what it does.
-const OF_METHODS: [&str; 26] = [
+const OF_METHODS: [&str; 28] = [
     "rw",
     "workload",
     "trace",
@@ -39,6 +39,8 @@ const OF_METHODS: [&str; 26] = [
     "report",
     "output_format",
     "records",
+    "time",
+    "verbose",
 ];
 
 /// How often a run that others disturbed is made again.

@@ -1,6 +1,7 @@
 //! What subcommands show while they work.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use majorfault::Nanos;
 use std::io::IsTerminal;
 use std::time::Duration;
 
@@ -13,6 +14,11 @@ impl Bars {
     /// Bars that are shown unless `quiet`.
     pub fn new(quiet: bool) -> Bars {
         Bars { hidden: quiet }
+    }
+
+    /// Whether nothing is to be said.
+    pub fn is_quiet(&self) -> bool {
+        self.hidden
     }
 
     fn bar(&self, length: u64, template: &str) -> ProgressBar {
@@ -34,6 +40,13 @@ impl Bars {
     /// Of runs out of `length`.
     pub fn runs(&self, length: u64) -> ProgressBar {
         self.bar(length, "{pos}/{len} runs {bar:30} {elapsed}/{duration} {msg}")
+    }
+
+    /// A table as its message, and the time that is gone of `time` at most.
+    pub fn table(&self, time: Nanos) -> ProgressBar {
+        let bar = self.bar(0, &format!("{{msg}}\n{{elapsed}} of {time} at most; Ctrl-C ends it with what there is"));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        bar
     }
 
     /// Of work whose length is not known.

@@ -15,6 +15,7 @@ use majorfault::sys::ring::IO_URING;
 use majorfault::{Error, Missing, Need, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 pub(super) const PEER: Peer = Peer {
@@ -143,6 +144,12 @@ fn manner(trial: &Trial, choice: &Choice) -> Result<Manner> {
 fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     let params = FioParams::from_given(&choice.given())?;
     FIO.met()?;
+    if let Some(path) = trial.data.files.iter().find(|path| !can_be_said(path)) {
+        return Err(cannot(
+            &format!("its command line cannot say the name of the file {}", path.display()),
+            "give it a link with a plain name, or leave it out with --no-peer",
+        ));
+    }
     if !trial.jobs.is_empty() {
         return stage::command(trial, &params);
     }
@@ -207,6 +214,12 @@ fn command(trial: &Trial, choice: &Choice) -> Result<Vec<String>> {
     Ok(program.chain(name).chain(options).chain(flags).collect())
 }
 
+/// Whether fio's options can name the file: they are text, fio takes blanks off both ends of a value, and prints control characters
+/// into its JSON as they are.
+fn can_be_said(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text == text.trim() && !text.chars().any(char::is_control))
+}
+
 /// The value of `fadvise_hint`; none where nothing was chosen.
 fn hint_word(hint: Advised) -> Option<&'static str> {
     match hint {
@@ -264,6 +277,12 @@ fn law(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&str
             flags.push("--norandommap");
             options.insert("random_distribution", distribution);
         }
+        FioOrder::Once => {
+            // fio's own map of blocks sees to it that each comes once; each thread has one of its own part.
+            options.insert("rw", format!("rand{word}"));
+            options.insert("file_service_type", "random".to_owned());
+            share = space / block / threads * block;
+        }
         FioOrder::Steps(None) => {
             options.insert("rw", word.to_owned());
             share = space / block / threads * block;
@@ -290,7 +309,7 @@ fn law(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&str
 /// When it ends.
 fn ends(trial: &Trial, options: &mut BTreeMap<&str, String>, flags: &mut Vec<&str>) {
     let (blocks, threads) = (trial.data.size_bytes / trial.block_bytes, u64::from(trial.threads));
-    let is_random = matches!(order(trial), Ok(FioOrder::Random(_)));
+    let is_random = matches!(order(trial), Ok(FioOrder::Random(_) | FioOrder::Once));
     let one_pass = (is_random && !trial.limits.time_based).then_some(blocks);
     let accesses = [trial.limits.accesses, one_pass].into_iter().flatten().min();
     // fio counts them for each job.
@@ -430,6 +449,36 @@ mod tests {
 
         for word in ["--rw=randread", "--norandommap", "--invalidate=0", "--readonly", "--direct=1", "--thread"] {
             assert!(command.iter().any(|own| own == word), "{word} is not in {command:?}");
+        }
+    }
+
+    #[test]
+    fn a_permutation_is_fios_own_map_of_blocks_shared_by_its_threads() {
+        if !installed_or_told("a_permutation_is_fios_own_map_of_blocks_shared_by_its_threads") {
+            return;
+        }
+        let record = Run::peer("fio").workload("permutation").edit(|record| record.trial.threads = 4).record();
+        let command = words(&record, &[]).unwrap();
+
+        assert!(command.iter().any(|word| word == "--rw=randread"), "{command:?}");
+        assert!(!command.iter().any(|word| word == "--norandommap"), "{command:?}");
+        assert!(command.contains(&format!("--offset_increment={}", 1 << 28)), "{command:?}");
+    }
+
+    #[test]
+    fn a_name_that_its_command_line_cannot_say_is_missing_rather_than_another_file_measured() {
+        use std::os::unix::ffi::OsStrExt;
+        if !installed_or_told("a_name_that_its_command_line_cannot_say_is_missing_rather_than_another_file_measured") {
+            return;
+        }
+        for name in [&b"/data/caf\xe9"[..], b"/data/blank ", b"/data/line\nbreak"] {
+            let record = Run::peer("fio").edit(|record| {
+                record.trial.data.files = vec![std::ffi::OsStr::from_bytes(name).into()];
+            });
+
+            let told = words(&record.record(), &[]).unwrap_err();
+
+            assert!(told.to_string().contains("cannot say the name of the file /data/"), "{told}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::derive::{self, Formula};
 use super::verdict::Standing;
-use super::{ArmSummary, Group, words};
+use super::{ArmSummary, Group, race, words};
 use crate::stats::{self, PairedRatio, Told};
 use crate::traits::Class;
 use crate::trial::Direction;
@@ -73,9 +73,10 @@ fn best_of<'g, 'a>(group: &'g Group<'a>, is: impl Fn(&ArmSummary<'a>) -> bool) -
     group.methods().find(|arm| is(arm))
 }
 
-/// `first` against `second` where it is not a tie, and by how much.
+/// `first` against `second` where it is not a tie, and by how much. Whom a race stopped was behind every one that it went on with.
 fn gain(first: &ArmSummary<'_>, second: &ArmSummary<'_>) -> Option<PairedRatio> {
-    first.against(second).filter(|gain| gain.told() == Told::Apart)
+    let was_stopped = first.stopped.is_none() && second.stopped.is_some();
+    first.against(second).filter(|gain| gain.told() == Told::Apart || was_stopped && gain.ratio.median > 1.0)
 }
 
 /// `2.31 x [2.20–2.45] the throughput of pread`.
@@ -249,11 +250,16 @@ fn mind_the_tail(group: &Group<'_>) -> Option<Suggestion> {
 }
 
 fn repeat(group: &Group<'_>) -> Option<Suggestion> {
-    let (best, second) = (group.best()?, group.methods().nth(1)?);
+    let best = group.best()?;
+    let second = group.methods().skip(1).find(|arm| arm.stopped.is_none())?;
     let found = best.against(second)?;
+    let more = match group.race {
+        Some(race) => format!("--time {}", race::more_time(race)),
+        None => format!("--runs {} or more", stats::LEAST),
+    };
     match (found.told(), found.detectable) {
         (Told::RunMore, _) => advice(
-            format!("make more runs: --runs {} or more", stats::LEAST),
+            format!("make more runs: {more}"),
             format!(
                 "the interval of {} covers {}, and a verdict needs {}",
                 words::runs(found.ratio.samples),

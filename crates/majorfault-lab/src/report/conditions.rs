@@ -4,6 +4,8 @@ use super::{Group, words};
 use crate::record;
 use crate::trial::{Arm, Direction, Trial};
 use majorfault::{Bytes, Nanos};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Machine, kernel, device and the settings that decide, in the order they are shown.
 pub fn machine(group: &Group<'_>) -> Vec<(&'static str, String)> {
@@ -83,7 +85,7 @@ pub fn command(group: &Group<'_>) -> String {
     let mut words = vec!["majorfault compare".to_owned()];
     match trial.data.content_seed {
         Some(_) => words.push(format!("--nrfiles {}", trial.data.files.len())),
-        None => words.extend(trial.data.files.iter().map(|path| quoted(&path.to_string_lossy()))),
+        None => words.extend(trial.data.files.iter().map(|path| quoted_path(path))),
     }
     if trial.data.files.len() > 1 {
         words.push(format!("--stripe {}", Bytes(trial.data.stripe_bytes)));
@@ -103,9 +105,18 @@ pub fn command(group: &Group<'_>) -> String {
     words.extend(trial.limits.accesses.map(|count| format!("--number-ios {count}")));
     words.extend(trial.limits.time_based.then(|| "--time-based".to_owned()));
     words.extend(group.arms.iter().map(|arm| quoted(&format!("--method={}", typed(&arm.records[0].trial.arm)))));
-    words.push(format!("--runs {} --randseed {}", group.repetitions, trial.seed));
+    words.push(how_often(group));
+    words.push(format!("--randseed {}", trial.seed));
     words.extend((trial.interval_ns != USUAL_INTERVAL_NS).then(|| format!("--interval {}", Nanos(trial.interval_ns))));
     words.join(" ")
+}
+
+/// The time of a race, or the runs of each arm.
+fn how_often(group: &Group<'_>) -> String {
+    match group.race {
+        Some(race) => format!("--time {}", Nanos(race.time_ns)),
+        None => format!("--runs {}", group.repetitions),
+    }
 }
 
 /// The command for the job file, or for the one job that no file said, as far as the record has it.
@@ -126,6 +137,23 @@ pub(crate) fn typed(arm: &Arm) -> String {
     let given: Vec<String> = choice.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let colon = if given.is_empty() { "" } else { ":" };
     format!("{}{colon}{}", choice.name, given.join(","))
+}
+
+/// A path as a shell reads it: `/data/a`, `'/data/my file'`; `$'/data/caf\xe9'` (bash, zsh, ksh, POSIX of 2024) where it is
+/// not UTF-8 or holds control characters, which would not survive on a terminal.
+fn quoted_path(path: &Path) -> String {
+    match path.to_str() {
+        Some(text) if !text.chars().any(char::is_control) => quoted(text),
+        _ => format!("$'{}'", path.as_os_str().as_bytes().iter().map(|byte| escaped(*byte)).collect::<String>()),
+    }
+}
+
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    }
 }
 
 fn quoted(word: &str) -> String {
@@ -185,6 +213,18 @@ mod tests {
             "majorfault compare '/data/my file.bin' --size 1g --bs 4k --workload=strided:stride=256k --cache cold \
              --numjobs 1 --iodepth 32 --memory 256m --runtime 10s --time-based --method=pread --runs 1 --randseed 7"
         );
+    }
+
+    #[test]
+    fn a_path_is_quoted_so_that_a_shell_finds_the_same_file() {
+        use std::ffi::OsStr;
+        let quoted = |name: &[u8]| quoted_path(Path::new(OsStr::from_bytes(name)));
+
+        assert_eq!(quoted(b"/data/a"), "/data/a");
+        assert_eq!(quoted(b"/data/it's"), r"'/data/it'\''s'");
+        assert_eq!(quoted(b"/data/\"x\" $y"), "'/data/\"x\" $y'");
+        assert_eq!(quoted("/data/é".as_bytes()), "'/data/é'");
+        assert_eq!(quoted(b"caf\xe9 '1'\n\\"), r"$'caf\xe9 \'1\'\x0a\\'");
     }
 
     #[test]

@@ -80,6 +80,16 @@ pub const REREADING: Formula = Formula {
     of: |record| per(device_bytes(record)?, record.traits.as_ref()?.distinct_bytes? as f64),
 };
 
+/// Accesses per distinct block.
+pub const VISITS: Formula = Formula {
+    name: "visits_per_block",
+    title: "visits",
+    says: "accesses / distinct blocks that they reached (counted for orders that visit a block once, expected for random \
+           draws); what a cold cache costs is in the first visit only",
+    number: words::ratio,
+    of: |record| per(record.bytes() as f64, record.traits.as_ref()?.distinct_bytes? as f64),
+};
+
 /// Written device bytes per byte written.
 pub const WRITE_AMPLIFICATION: Formula = Formula {
     name: "write_amplification",
@@ -189,6 +199,7 @@ pub const ALL: &[&Formula] = &[
     &MAJOR_FAULTS,
     &READ_AMPLIFICATION,
     &REREADING,
+    &VISITS,
     &DEVICE_BYTES,
     &WRITE_AMPLIFICATION,
     &SHOOTDOWNS,

@@ -3,7 +3,7 @@
 //! This fills a template (`page.html`) with texts; all numbers are formatted here, all layout is there.
 
 use super::plot::{self, Look};
-use super::{ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, terminal, words};
+use super::{ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, question, race, terminal, words};
 use crate::record::{GateFinding, Record};
 use majorfault::{Error, Result};
 use minijinja::{Environment, Value, context};
@@ -46,6 +46,9 @@ fn group(group: &Group<'_>) -> Result<Value> {
         answer => group.verdict.answer.says,
         rank => group.verdict.answer.rank,
         basis => group.verdict.answer.basis,
+        heading => question::heading(group),
+        cut_short => race::cut_short(group),
+        remark => question::remark(group),
         troubles => sentences(&group.troubles, group.runs()),
         noted => sentences(&group.noted, group.runs()),
         evidence => group.verdict.evidence,
@@ -101,10 +104,12 @@ fn arm_row(arm: &ArmSummary<'_>, look: Look) -> Value {
     let latency =
         |quantile| derive::percentile(&arm.latency, quantile).map_or_else(unknown, |ns| words::nanos(ns as f64));
     let (word, reasons) = state(arm);
+    let stopped = arm.stopped.map(|rounds| format!("stopped after {rounds}"));
     context! {
         name => arm.name,
         look => look_of(look),
         state => word,
+        stopped => stopped,
         reasons => reasons,
         drawn => arm.is_measured() && arm.role != Role::Control,
         throughput => figure(&derive::THROUGHPUT),

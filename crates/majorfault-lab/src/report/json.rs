@@ -3,12 +3,17 @@
 //! Names and meanings stay; numbers are in base units (seconds, bytes, nanoseconds where the name says so).
 
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive};
+use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive, question, race};
 use crate::record::{FORMAT, Record};
 use crate::stats::{Estimate, PairedRatio, Told};
 use serde_json::{Map, Value, json};
 
-/// `{format, summaries: [{session, trial, machine, arms, verdict, advice}], records}`.
+/// `{format, summaries: [{session, trial, machine, arms, verdict, advice, …}], records}`.
+///
+/// Of a summary: `question` is `first_pass`, `steady_state` or null where there was one only; `heading` says it; `visits_per_block` is
+/// [least, most] of the arms' medians, or null; `remark` what the figures are not of; `race` is null where each arm ran as often as
+/// was asked, else `{time_ns, is_over, says}`: whether the answer was sure, and what was cut short. An arm's `stopped_after` is the number of
+/// rounds after which the race stopped it, or null; its `runs_used` are then fewer, and its intervals cover what they say.
 pub fn document(summary: &Summary<'_>, records: &[Record]) -> Value {
     let groups: Vec<Value> = summary.groups.iter().map(group).collect();
     json!({ "format": FORMAT, "summaries": groups, "records": records })
@@ -22,6 +27,15 @@ fn group(group: &Group<'_>) -> Value {
         "trial": group.trial,
         "machine": group.machine,
         "repetitions": group.repetitions,
+        "question": group.question(),
+        "heading": question::heading(group),
+        "visits_per_block": question::visits(group),
+        "remark": question::remark(group),
+        "race": group.race.map(|race| json!({
+            "time_ns": race.time_ns,
+            "is_over": race::is_over(group),
+            "says": race::cut_short(group),
+        })),
         "valid": group.is_valid(),
         "troubles": troubles(&group.troubles),
         "noted": troubles(&group.noted),
@@ -68,6 +82,7 @@ fn arm(arm: &ArmSummary<'_>) -> Value {
         "reasons": reasons,
         "runs": arm.records.len(),
         "runs_used": arm.used.len(),
+        "stopped_after": arm.stopped,
         "ratio_to_best": arm.ratio.as_ref().map(comparison),
         "figures": figures,
         "latency_ns": latency(arm),

@@ -6,8 +6,8 @@ use super::advice::Suggestion;
 use super::derive::{self, Formula};
 use super::verdict::{Ranking, Standing};
 use super::{advice, phases, series, verdict};
-use crate::record::{Buckets, Gate, GateFinding, Machine, Outcome, Record};
-use crate::stats::{self, Estimate, PairedRatio};
+use crate::record::{Buckets, Gate, GateFinding, Machine, Outcome, Question, Race, Record, StoppedArm};
+use crate::stats::{self, Estimate, Looks, PairedRatio};
 use crate::traits::Class;
 use crate::trial::{Arm, Choice, Trial};
 use std::collections::BTreeSet;
@@ -32,6 +32,8 @@ pub struct Group<'a> {
     pub arms: Vec<ArmSummary<'a>>,
     /// Repetitions of the arms in turns; a disturbed run that was made again counts with its repetition.
     pub repetitions: usize,
+    /// What its race had decided before the last run, where it is one.
+    pub race: Option<&'a Race>,
     /// What spoiled runs, each condition once, the most frequent first.
     pub troubles: Vec<Trouble>,
     /// What is worth knowing of runs that stand, likewise.
@@ -78,6 +80,8 @@ pub struct ArmSummary<'a> {
     pub latency: Buckets,
     /// What was found on its timeline.
     pub phases: Option<String>,
+    /// Rounds after which a race stopped it, as it was surely behind.
+    pub stopped: Option<u32>,
 }
 
 /// The part of an arm in a comparison.
@@ -129,6 +133,11 @@ impl<'a> Group<'a> {
     fn of(records: &[&'a Record]) -> Option<Group<'a>> {
         let first = *records.first()?;
         let mut arms = arms(records);
+        let race = records.iter().rev().find_map(|record| record.race.as_ref());
+        for StoppedArm { arm, rounds } in race.iter().flat_map(|race| &race.stopped) {
+            let stopped = arms.iter_mut().find(|one| one.records[0].trial.arm == *arm);
+            stopped.into_iter().for_each(|one| one.stopped = Some(*rounds));
+        }
         rank(&mut arms);
         let repetitions = records.iter().map(|record| record.trial.repetition).collect::<BTreeSet<_>>().len();
         let mut group = Group {
@@ -137,6 +146,7 @@ impl<'a> Group<'a> {
             machine: &first.machine,
             arms,
             repetitions,
+            race,
             troubles: troubles(records, GateFinding::Spoiled),
             noted: troubles(records, GateFinding::Noted),
             verdict: Ranking::default(),
@@ -174,6 +184,11 @@ impl<'a> Group<'a> {
     /// The control, where it ran.
     pub fn control(&self) -> Option<&ArmSummary<'a>> {
         self.arms.iter().find(|arm| arm.role == Role::Control && arm.is_measured())
+    }
+
+    /// Which of two questions it answers, where its session asked both.
+    pub fn question(&self) -> Option<Question> {
+        self.arms.iter().flat_map(|arm| &arm.records).find_map(|record| record.question)
     }
 
     fn find_phases(&mut self) {
@@ -215,13 +230,14 @@ impl<'a> ArmSummary<'a> {
             Arm::Method(_) | Arm::Procedure(_) => Role::Method,
         };
         let latency = derive::merged(used.iter().map(|record| &record.latency.buckets));
-        ArmSummary { name, role, state: state(&records), order, records, used, ratio: None, latency, phases: None }
+        let state = state(&records);
+        ArmSummary { name, role, state, order, records, used, ratio: None, latency, phases: None, stopped: None }
     }
 
     /// The estimate of a figure over the runs used.
     pub fn figure(&self, formula: &Formula) -> Option<Estimate> {
         let values: Vec<f64> = self.used.iter().filter_map(|record| (formula.of)(record)).collect();
-        stats::estimate(&values)
+        stats::estimate_at(&values, self.looks())
     }
 
     /// The median of a figure.
@@ -264,12 +280,20 @@ impl<'a> ArmSummary<'a> {
 
     /// Its throughput against another's, paired by repetition.
     pub fn against(&self, other: &ArmSummary<'_>) -> Option<PairedRatio> {
+        stats::compare_at(&self.pairs(other), self.looks())
+    }
+
+    /// Its throughput and another's, of each repetition that both have.
+    pub fn pairs(&self, other: &ArmSummary<'_>) -> Vec<(f64, f64)> {
         let speed = |record: &Record| (derive::THROUGHPUT.of)(record);
         let partner =
             |record: &Record| other.used.iter().find(|other| other.trial.repetition == record.trial.repetition);
-        let pairs: Vec<(f64, f64)> =
-            self.used.iter().filter_map(|record| Some((speed(record)?, speed(partner(record)?)?))).collect();
-        stats::compare(&pairs)
+        self.used.iter().filter_map(|record| Some((speed(record)?, speed(partner(record)?)?))).collect()
+    }
+
+    /// How often its session looked at its figures.
+    fn looks(&self) -> Looks {
+        if self.records.iter().any(|record| record.race.is_some()) { Looks::Repeated } else { Looks::Once }
     }
 }
 
@@ -344,12 +368,30 @@ fn rank(arms: &mut [ArmSummary<'_>]) {
         (_, State::Missing(_)) => 3,
     };
     arms.sort_by(|one, other| class(one).cmp(&class(other)).then(speed(other).total_cmp(&speed(one))));
-    let best = |role| arms.iter().position(|arm| arm.role == role && arm.is_measured());
+    // Rounds that an arm had no part in may have been slow for all: whom a race stopped is never the best.
+    let best = |role| arms.iter().position(|arm| arm.role == role && arm.is_measured() && arm.stopped.is_none());
     let Some(best) = best(Role::Method).or_else(|| best(Role::Peer)) else { return };
     for index in 0..arms.len() {
         if arms[index].role != Role::Control && arms[index].is_measured() {
             arms[index].ratio = arms[index].against(&arms[best]);
         }
+    }
+    if arms.iter().any(|arm| arm.stopped.is_some()) {
+        let best = arms[best].name.clone();
+        arms.sort_by(|one, other| {
+            class(one).cmp(&class(other)).then(place(other, &best).total_cmp(&place(one, &best)))
+        });
+    }
+}
+
+/// Where an arm stands by its ratio to the best: the only measure that arms with different numbers of rounds share.
+fn place(arm: &ArmSummary<'_>, best: &str) -> f64 {
+    let ratio = arm.ratio.map_or(0.0, |found| found.ratio.median);
+    match arm.role {
+        Role::Method if arm.name == best => 1.0,
+        // Tied with the best, perhaps, but behind it.
+        Role::Method => ratio.min(1.0 - f64::EPSILON),
+        Role::Peer | Role::Control => ratio,
     }
 }
 

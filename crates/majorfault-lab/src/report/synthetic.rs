@@ -219,6 +219,8 @@ fn record(trial: Trial) -> Record {
         jobs: Vec::new(),
         cell: None,
         baseline: None,
+        question: None,
+        race: None,
     }
 }
 

@@ -1,23 +1,31 @@
 //! The table for terminals: the answer, arms best first, then notes, reasons, advice and conditions, each once.
-//! Never wider than 100 columns.
+//! As wide as the screen.
 //!
 //! Writes colour as escape sequences; give it a writer that removes them where they are not wanted (`anstream`).
 
+mod notes;
+
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, stage, words};
+use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, question, race, stage, words};
 use crate::stats::PairedRatio;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-/// Columns of the widest line.
+/// Columns where nobody says how wide the screen is.
 pub const WIDTH: usize = 100;
+
+/// The least width that a table is made for.
+pub const NARROW: usize = 60;
+
+/// The greatest width that lines are made for; beyond it, they are hard to read.
+pub const WIDE: usize = 200;
+
+/// Notes on the first screen.
+pub const NOTES: usize = 5;
 
 /// From this block size on throughput is shown in bytes: it is a scan, not a lookup.
 const SCAN_BLOCK: u64 = 64 << 10;
-
-/// Longest name of an arm before it wraps.
-const NAME_WIDTH: u16 = 28;
 
 const BOLD: &str = "\x1b[1m";
 const DIM: &str = "\x1b[2m";
@@ -26,49 +34,80 @@ const WARNING: &str = "\x1b[1;33m";
 const YELLOW: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
+/// Where it is written, and how much of it.
+pub struct Screen<'a> {
+    /// Takes the text.
+    pub out: &'a mut dyn Write,
+    /// Columns of the widest line: [`NARROW`] or more.
+    pub width: usize,
+    /// All notes of every group in parts of their own, instead of the [`NOTES`] that matter most.
+    pub is_whole: bool,
+}
+
 /// Writes every group of `summary`.
 ///
-/// Errors: those of `out`.
-pub fn print(summary: &Summary<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Errors: those of the screen.
+pub fn print(summary: &Summary<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     for (index, group) in summary.groups.iter().enumerate() {
         if index > 0 {
-            writeln!(out, "\n{DIM}{}{PLAIN}\n", "─".repeat(WIDTH))?;
+            writeln!(to.out, "\n{DIM}{}{PLAIN}\n", "─".repeat(to.width))?;
         }
-        print_group(group, out)?;
+        print_group(group, to)?;
+    }
+    if !to.is_whole && !summary.groups.is_empty() {
+        notes::print(summary, to)?;
     }
     Ok(())
 }
 
-fn print_group(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    if let Some(heading) = stage::heading(group) {
-        wrapped(out, "", &safe(&heading), BOLD)?;
-        writeln!(out)?;
+fn print_group(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
+    // One of two questions stands above its answer; the only one is known.
+    let is_asked = group.question().is_some();
+    let of_group = |first: bool| question::heading(group).filter(|_| is_asked == first);
+    if let Some(heading) = stage::heading(group).or_else(|| of_group(true)) {
+        wrapped(to, "", &safe(&heading), BOLD)?;
+        writeln!(to.out)?;
     }
-    answer(group, out)?;
-    table(group, out)?;
-    jobs(group, out)?;
-    reasons(group, out)?;
-    conditions_not_met(group, out)?;
-    phases(group, out)?;
-    why(group, out)?;
-    advice(group, out)?;
-    measured_on(group, out)
+    answer(group, to)?;
+    of_group(false).iter().try_for_each(|heading| wrapped(to, "", &safe(heading), DIM))?;
+    table(group, to)?;
+    jobs(group, to)?;
+    if !to.is_whole {
+        return Ok(());
+    }
+    for says in reasons(group).iter().chain(&not_met(group)) {
+        wrapped(to, "! ", &safe(says), YELLOW)?;
+    }
+    noted(group).iter().try_for_each(|says| wrapped(to, "· ", &safe(says), DIM))?;
+    question::remark(group).iter().try_for_each(|says| wrapped(to, "! ", &safe(says), YELLOW))?;
+    phases(group, to)?;
+    why(group, to)?;
+    advice(group, to)?;
+    measured_on(group, to)
 }
 
 /// What the reader came for: which method, how many times as fast as theirs, how sure.
-fn answer(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn answer(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     let answer = &group.verdict.answer;
     let style = if group.verdict.standing == Standing::Judged { ANSWER } else { WARNING };
-    wrapped(out, "", &safe(&answer.says), style)?;
-    for (says, style) in [(&answer.rank, ""), (&answer.basis, DIM)] {
-        says.iter().try_for_each(|says| wrapped(out, "", &safe(says), style))?;
+    wrapped(to, "", &safe(&answer.says), style)?;
+    for (says, style) in [(&answer.rank, ""), (&answer.basis, DIM), (&race::cut_short(group), DIM)] {
+        says.iter().try_for_each(|says| wrapped(to, "", &safe(says), style))?;
     }
-    writeln!(out)
+    writeln!(to.out)
 }
 
 /// Where and how it was measured, and what could not be counted there.
-fn measured_on(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "\n{BOLD}Measured on{PLAIN}")?;
+fn measured_on(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
+    writeln!(to.out, "\n{BOLD}Measured on{PLAIN}")?;
+    for text in circumstances(group).iter().chain(&group.machine.remarks) {
+        wrapped(to, "", &safe(text), DIM)?;
+    }
+    missing(group).iter().try_for_each(|gap| wrapped(to, "· ", &safe(gap), DIM))
+}
+
+/// The machine, the file's place, the workload: a line each.
+fn circumstances(group: &Group<'_>) -> [String; 3] {
     let machine = conditions::machine(group);
     let workload = conditions::workload(group);
     let line = |pairs: &[(&'static str, String)], names: &[&str]| {
@@ -76,32 +115,35 @@ fn measured_on(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
             names.iter().map(|name| format!("{name} {}", conditions::named(pairs, name))).collect();
         parts.join(" · ")
     };
-    let lines = [
+    [
         line(&machine, &["machine", "kernel"]),
         line(&machine, &["file system", "read_ahead_kb", "memory limit"]),
         line(&workload, &["workload", "bs", "size", "cache", "threads", "iodepth", "ends", "repetitions"]),
-    ];
-    for text in lines.iter().chain(&group.machine.remarks) {
-        wrapped(out, "", &safe(text), DIM)?;
-    }
-    missing(group, out)
+    ]
 }
 
-fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Columns of the table, the most important first of those that a narrow screen leaves out: place in the table, from which
+/// width on it is shown.
+const COLUMNS: [(&str, usize); 9] = [
+    ("method", 0),
+    ("", 0),
+    ("ratio", 0),
+    ("p50", 70),
+    ("p99", 0),
+    ("CPU\n/access", 90),
+    ("faults\n/access", 90),
+    ("device\n/wanted", 80),
+    ("shoot-\ndowns/s", 90),
+];
+
+fn table(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     let (throughput, unit) = throughput_of(group);
-    let mut table = framed([
-        "method",
-        unit,
-        "ratio",
-        "p50",
-        "p99",
-        "CPU\n/access",
-        "faults\n/access",
-        "device\n/wanted",
-        "shoot-\ndowns/s",
-    ]);
+    let is_shown = |at: usize| COLUMNS[at].1 <= to.width;
+    let titles = COLUMNS.iter().enumerate().filter(|(at, _)| is_shown(*at));
+    let mut table = framed(titles.map(|(_, (title, _))| if title.is_empty() { unit } else { title }), to.width);
     for arm in &group.arms {
-        table.add_row(row(arm, throughput));
+        let cells = row(arm, throughput).into_iter().enumerate();
+        table.add_row(cells.filter(|(at, _)| is_shown(*at)).map(|(_, cell)| cell).collect::<Vec<_>>());
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -109,48 +151,56 @@ fn table(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(column) = table.column_mut(0) {
         column.set_padding((0, 0));
-        column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(NAME_WIDTH)));
+        column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(name_width(to.width))));
     }
     for (index, line) in table.lines().enumerate() {
         let style = if index < 2 { BOLD } else { "" };
-        writeln!(out, "{style}{}{PLAIN}", line.trim_end())?;
+        writeln!(to.out, "{style}{}{PLAIN}", line.trim_end())?;
     }
     Ok(())
 }
 
+/// Longest name of an arm before it wraps: the figures beside it take 72 columns where all are shown.
+fn name_width(width: usize) -> u16 {
+    match width {
+        ..70 => 20,
+        _ => width.saturating_sub(72).max(28) as u16,
+    }
+}
+
 /// What each job of a stage did by each method.
-fn jobs(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn jobs(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     let rows = stage::rows(group);
     if rows.is_empty() {
         return Ok(());
     }
-    let mut table = framed(stage::TITLES);
+    let mut table = framed(stage::TITLES, to.width);
     for row in rows {
         table.add_row(row.map(|cell| safe(&cell)));
     }
     for column in table.column_iter_mut().skip(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    writeln!(out)?;
-    drawn(table, out)
+    writeln!(to.out)?;
+    drawn(table, to)
 }
 
 /// A table with a line below its titles.
-fn framed<const N: usize>(titles: [&str; N]) -> Table {
+fn framed<'t>(titles: impl IntoIterator<Item = &'t str>, width: usize) -> Table {
     let mut table = Table::new();
     let style = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    table.set_header(titles);
+    table.load_style(style).set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+    table.set_header(titles.into_iter().collect::<Vec<_>>());
     table
 }
 
-fn drawn(mut table: Table, out: &mut dyn Write) -> io::Result<()> {
+fn drawn(mut table: Table, to: &mut Screen<'_>) -> io::Result<()> {
     for column in table.column_iter_mut() {
         column.set_padding((0, 1));
     }
     for (index, line) in table.lines().enumerate() {
         let style = if index < 2 { BOLD } else { "" };
-        writeln!(out, "{style}{}{PLAIN}", line.trim_end())?;
+        writeln!(to.out, "{style}{}{PLAIN}", line.trim_end())?;
     }
     Ok(())
 }
@@ -194,81 +244,83 @@ pub(super) fn ratio(comparison: &PairedRatio) -> String {
     }
 }
 
-fn mark(arm: &ArmSummary<'_>) -> &'static str {
-    match (&arm.state, arm.role) {
-        (State::Failed(_), _) => " (failed)",
-        (State::Missing(_), _) => " (not here)",
-        (State::Invalid(_), _) => " (invalid)",
-        (State::Measured(_), Role::Control) => " (control)",
-        (State::Measured(_), Role::Peer) => " (peer)",
+fn mark(arm: &ArmSummary<'_>) -> String {
+    let word = match (&arm.state, arm.role) {
+        (State::Failed(_), _) => "failed",
+        (State::Missing(_), _) => "not here",
+        (State::Invalid(_), _) => "invalid",
+        (State::Measured(_), Role::Control) => "control",
+        (State::Measured(_), Role::Peer) => "peer",
         (State::Measured(_), Role::Method) => "",
-    }
+    };
+    let stopped = arm.stopped.map(|rounds| format!("stopped after {rounds}"));
+    let words: Vec<&str> = [word].into_iter().chain(stopped.as_deref()).filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
 /// One line for each arm without figures: why.
-fn reasons(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    for arm in &group.arms {
+fn reasons(group: &Group<'_>) -> Vec<String> {
+    let why = |arm: &ArmSummary<'_>| {
         let (word, why) = match &arm.state {
-            State::Measured(_) | State::Invalid(_) => continue,
-            State::Missing(why) => ("not here", why.clone()),
-            State::Failed(why) => ("failed", why.clone()),
+            State::Measured(_) | State::Invalid(_) => return None,
+            State::Missing(why) => ("not here", why),
+            State::Failed(why) => ("failed", why),
         };
-        wrapped(out, "! ", &safe(&format!("{}: {word}: {why}", arm.name)), YELLOW)?;
-    }
-    Ok(())
+        Some(format!("{}: {word}: {why}", arm.name))
+    };
+    group.arms.iter().filter_map(why).collect()
 }
 
 /// One line for each condition that runs did not meet, however many they are.
-fn conditions_not_met(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let all = group.runs();
+fn not_met(group: &Group<'_>) -> Vec<String> {
     // Without a loss for the verdict, what was not valid is only left out of the figures.
     let word = if group.is_valid() { "left out" } else { "not valid" };
-    for trouble in &group.troubles {
-        wrapped(out, "! ", &safe(&format!("{word}: {}", trouble.sentence(all))), YELLOW)?;
-    }
-    for trouble in &group.noted {
-        wrapped(out, "· ", &safe(&format!("noted: {}", trouble.sentence(all))), DIM)?;
-    }
-    Ok(())
+    group.troubles.iter().map(|trouble| format!("{word}: {}", trouble.sentence(group.runs()))).collect()
+}
+
+fn noted(group: &Group<'_>) -> Vec<String> {
+    group.noted.iter().map(|trouble| format!("noted: {}", trouble.sentence(group.runs()))).collect()
 }
 
 /// Counters that could not be read anywhere in the group, once each.
-fn missing(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn missing(group: &Group<'_>) -> BTreeSet<String> {
     let records = group.arms.iter().flat_map(|arm| &arm.records);
-    let gaps: BTreeSet<String> = records
+    records
         .flat_map(|record| &record.missing)
         .map(|missing| format!("not counted: {} ({}); {}", missing.what, missing.reason, missing.remedy))
-        .collect();
-    gaps.iter().try_for_each(|gap| wrapped(out, "· ", &safe(gap), DIM))
+        .collect()
 }
 
-fn phases(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let found: Vec<String> =
-        group.arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.name, arm.phases.as_ref()?))).collect();
+fn on_the_timeline(group: &Group<'_>) -> Vec<String> {
+    group.arms.iter().filter_map(|arm| Some(format!("{}: {}", arm.name, arm.phases.as_ref()?))).collect()
+}
+
+fn phases(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
+    let found = on_the_timeline(group);
     if found.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{BOLD}On the timeline{PLAIN}")?;
-    found.iter().try_for_each(|says| wrapped(out, "· ", &safe(says), ""))
+    writeln!(to.out, "\n{BOLD}On the timeline{PLAIN}")?;
+    found.iter().try_for_each(|says| wrapped(to, "· ", &safe(says), ""))
 }
 
 /// What the counters say about the reason.
-fn why(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn why(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     if group.verdict.evidence.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{BOLD}Why{PLAIN}")?;
-    group.verdict.evidence.iter().try_for_each(|says| wrapped(out, "· ", &safe(says), ""))
+    writeln!(to.out, "\n{BOLD}Why{PLAIN}")?;
+    group.verdict.evidence.iter().try_for_each(|says| wrapped(to, "· ", &safe(says), ""))
 }
 
-fn advice(group: &Group<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn advice(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     if group.advice.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{BOLD}Advice{PLAIN}")?;
+    writeln!(to.out, "\n{BOLD}Advice{PLAIN}")?;
     group.advice.iter().try_for_each(|advice| {
-        wrapped(out, "→ ", &safe(&advice.says), BOLD)?;
-        wrapped(out, "  ", &safe(&format!("because {}", advice.because)), "")
+        wrapped(to, "→ ", &safe(&advice.says), BOLD)?;
+        wrapped(to, "  ", &safe(&format!("because {}", advice.because)), "")
     })
 }
 
@@ -277,12 +329,12 @@ fn safe(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// `text` in lines of at most [`WIDTH`] columns, the first behind `sign`, the others behind as much space.
-fn wrapped(out: &mut dyn Write, sign: &str, text: &str, style: &str) -> io::Result<()> {
-    let room = WIDTH - columns(sign);
+/// `text` in lines as wide as the screen, the first behind `sign`, the others behind as much space.
+fn wrapped(to: &mut Screen<'_>, sign: &str, text: &str, style: &str) -> io::Result<()> {
+    let room = to.width - columns(sign);
     let mut sign = sign.to_owned();
     for line in lines(text, room) {
-        writeln!(out, "{sign}{style}{line}{PLAIN}")?;
+        writeln!(to.out, "{sign}{style}{line}{PLAIN}")?;
         sign = " ".repeat(columns(&sign));
     }
     Ok(())
@@ -338,14 +390,18 @@ fn width_of(letter: char) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
+    use crate::record::{MissingFacility, Question, Record};
     use crate::report::counters;
     use crate::report::synthetic::{Run, repeated, repeated_by};
     use proptest::prelude::*;
 
     fn printed(records: &[Record]) -> String {
+        shown(records, WIDTH, true)
+    }
+
+    fn shown(records: &[Record], width: usize, is_whole: bool) -> String {
         let mut out = anstream::StripStream::new(Vec::new());
-        print(&Summary::of(records), &mut out).unwrap();
+        print(&Summary::of(records), &mut Screen { out: &mut out, width, is_whole }).unwrap();
         String::from_utf8(out.into_inner()).unwrap()
     }
 
@@ -421,6 +477,49 @@ mod tests {
     }
 
     #[test]
+    fn the_first_screen_is_answer_table_and_at_most_five_notes_each_once() {
+        let text = shown(&crate::report::synthetic::story(), WIDTH, false);
+
+        let notes = text.lines().filter(|line| ["! ", "· ", "→ "].iter().any(|sign| line.starts_with(sign))).count();
+        assert_eq!(notes, NOTES, "{text}");
+        assert!(text.contains("more notes: --verbose shows them, --report FILE.html the rest"), "{text}");
+        let parts = ["is fastest here", "method ", "! mmap advice=willneed", "→ ", "Measured on"];
+        let places: Vec<usize> =
+            parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}\n{text}"))).collect();
+        assert!(places.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn what_two_questions_have_in_common_is_said_once() {
+        let both = |at: u32| {
+            let run = Run::of("pread").repetition(at).edit(|record| record.question = Some(Question::FirstPass));
+            let gap = MissingFacility { what: "x".to_owned(), reason: "no x".to_owned(), remedy: "get x".to_owned() };
+            let cold = run.edit(|record| record.missing = vec![gap]);
+            let warm = cold.clone().edit(|record| {
+                record.question = Some(Question::SteadyState);
+                record.trial.cache = crate::trial::CacheState::Warm;
+            });
+            [cold.record(), warm.record()]
+        };
+        let text = shown(&(0..6).flat_map(both).collect::<Vec<_>>(), WIDTH, false);
+
+        for once in ["not counted: x", "Measured on", "6.18.0"] {
+            assert_eq!(text.matches(once).count(), 1, "{once} in\n{text}");
+        }
+        assert_eq!(text.matches("is the only method").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_narrow_screen_leaves_columns_out_and_a_wide_one_no_name_wraps() {
+        let records = repeated("uring buffers=registered depth=4096 direct=on", 9_000, 6);
+
+        let (narrow, wide) = (shown(&records, NARROW, false), shown(&records, WIDE, false));
+
+        assert!(narrow.contains("p99") && !narrow.contains("p50") && !narrow.contains("faults"), "{narrow}");
+        assert!(line_of(&wide, "uring buffers=registered depth=4096 direct=on  ").contains("9.00 k/s"), "{wide}");
+    }
+
+    #[test]
     fn a_scan_is_told_in_bytes() {
         let text = printed(&repeated_by(&Run::of("pread").block(1 << 20), 1_000, 1));
 
@@ -468,11 +567,15 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn no_line_is_wider_than_a_hundred_columns(records in prop::collection::vec(any_run(), 0..20)) {
-            let text = printed(&records);
+        fn no_line_is_wider_than_the_screen(
+            records in prop::collection::vec(any_run(), 0..20),
+            width in NARROW..=WIDE,
+            is_whole: bool,
+        ) {
+            let text = shown(&records, width, is_whole);
 
             let widest = text.lines().max_by_key(|line| columns(line)).unwrap_or_default();
-            prop_assert!(columns(widest) <= WIDTH, "{} columns: {}", columns(widest), widest);
+            prop_assert!(columns(widest) <= width, "{} columns of {width}: {}", columns(widest), widest);
         }
     }
 }

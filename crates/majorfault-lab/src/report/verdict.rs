@@ -5,7 +5,7 @@
 
 use super::answer::{self, FirstLines};
 use super::derive::{self, Formula};
-use super::{ArmSummary, Group, Role, State, words};
+use super::{ArmSummary, Group, Role, State, race, words};
 use crate::stats::{self, PairedRatio, Told};
 
 /// Factor from which on a difference of evidence is worth a sentence.
@@ -74,13 +74,16 @@ fn standing(group: &Group<'_>) -> Standing {
     let candidates = || group.arms.iter().filter(|arm| arm.role == Role::Method);
     let is_spoiled = |arm: &ArmSummary<'_>| match arm.state {
         State::Invalid(_) => true,
-        State::Measured(_) => arm.used.len() < needed(group),
+        State::Measured(_) => arm.stopped.is_none() && arm.used.len() < needed(group),
         State::Missing(_) | State::Failed(_) => false,
     };
     let Some(best) = group.best() else {
         return if candidates().any(is_spoiled) { Standing::NotValid } else { Standing::Nothing };
     };
-    let tells_nothing = |arm: &ArmSummary<'_>| best.against(arm).is_none_or(|lead| lead.told() == Told::RunMore);
+    // What was stopped was surely behind when it was, though its few runs cover less than a verdict's.
+    let tells_nothing = |arm: &ArmSummary<'_>| {
+        arm.stopped.is_none() && best.against(arm).is_none_or(|lead| lead.told() == Told::RunMore)
+    };
     match () {
         () if candidates().any(is_spoiled) => Standing::NotValid,
         () if best.used.len() < stats::LEAST || group.methods().skip(1).any(tells_nothing) => Standing::RunMore,
@@ -90,9 +93,14 @@ fn standing(group: &Group<'_>) -> Standing {
 
 fn judged(group: &Group<'_>) -> Ranking {
     let Some(best) = group.best() else { return without(Standing::Nothing, nothing(group)) };
-    let lead = |arm: &ArmSummary<'_>| best.against(arm).map(|lead| (arm.name.clone(), lead));
-    let leads: Vec<(String, PairedRatio)> = group.methods().skip(1).filter_map(lead).collect();
-    let (tied, behind): (Vec<_>, Vec<_>) = leads.into_iter().partition(|(_, lead)| lead.told() == Told::Tie);
+    let leads: Vec<(&ArmSummary<'_>, PairedRatio)> =
+        group.methods().skip(1).filter_map(|arm| Some((arm, best.against(arm)?))).collect();
+    let (tied, behind): (Vec<_>, Vec<_>) =
+        leads.into_iter().partition(|(arm, lead)| arm.stopped.is_none() && lead.told() == Told::Tie);
+    let named = |leads: Vec<(&ArmSummary<'_>, PairedRatio)>| -> Vec<(String, PairedRatio)> {
+        leads.into_iter().map(|(arm, lead)| (arm.name.clone(), lead)).collect()
+    };
+    let (tied, behind) = (named(tied), named(behind));
     let runner_up = behind.into_iter().next();
     let sentence = sentence(best, &tied, runner_up.as_ref());
     let (tied, leads_of_tied) = tied.into_iter().unzip();
@@ -128,7 +136,13 @@ fn not_valid(group: &Group<'_>) -> String {
 fn run_more(group: &Group<'_>) -> String {
     let runs = words::runs(group.repetitions);
     let least = stats::LEAST;
-    let need = format!("NO VERDICT YET: {runs} of each method, a verdict needs {least} (--runs {least})");
+    let need = match group.race {
+        Some(race) => format!(
+            "NO VERDICT YET: {runs} of each method in the time given, a verdict needs {least} (--time {})",
+            race::more_time(race)
+        ),
+        None => format!("NO VERDICT YET: {runs} of each method, a verdict needs {least} (--runs {least})"),
+    };
     let Some(best) = group.best() else { return need };
     let baseline = answer::baseline(group).filter(|arm| arm.is_measured() && arm.name != best.name);
     let second = baseline.or_else(|| group.methods().nth(1));
@@ -222,7 +236,10 @@ fn evidence(group: &Group<'_>, best: &ArmSummary<'_>) -> Vec<String> {
 fn strongest(reason: &Reason, group: &Group<'_>, best: &ArmSummary<'_>) -> Option<String> {
     let Reason { formula, least, says } = reason;
     let ours = best.median(formula)?;
-    let slower = group.methods().skip(1).filter(|arm| best.against(arm).is_some_and(|lead| lead.told() == Told::Apart));
+    let is_behind = |arm: &&ArmSummary<'_>| {
+        arm.stopped.is_some() || best.against(arm).is_some_and(|lead| lead.told() == Told::Apart)
+    };
+    let slower = group.methods().skip(1).filter(is_behind);
     let shown = slower.filter_map(|arm| Some((arm, arm.median(formula)?)));
     let (arm, theirs) = shown
         .filter(|(_, theirs)| theirs >= least && *theirs >= ours * NOTABLE)

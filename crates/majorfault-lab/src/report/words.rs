@@ -95,8 +95,12 @@ fn coverage(estimate: &Estimate) -> String {
 
 /// How sure a factor is: `97 % interval 398–470 x, 6 runs of each`.
 pub fn sure(estimate: &Estimate) -> String {
-    let range =
-        |[low, high]: [f64; 2]| format!("{} interval {}–{} x, ", percent(estimate.coverage), ratio(low), ratio(high));
+    // 99.6 % is not 100 %.
+    let covered = match estimate.coverage {
+        nearly if nearly >= 0.995 => format!("{:.1} %", (nearly * 1000.0).floor() / 10.0),
+        coverage => percent(coverage),
+    };
+    let range = |[low, high]: [f64; 2]| format!("{covered} interval {}–{} x, ", ratio(low), ratio(high));
     format!("{}{} of each", estimate.interval.map(range).unwrap_or_default(), runs(estimate.samples))
 }
 

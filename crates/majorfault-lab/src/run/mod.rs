@@ -111,5 +111,7 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         jobs: Vec::new(),
         cell: None,
         baseline: None,
+        question: None,
+        race: None,
     }
 }

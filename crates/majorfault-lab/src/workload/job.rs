@@ -2,6 +2,7 @@
 //!
 //! Places follow fio's own rules (io_u.c of fio 3.33, compared in tests with what fio logs); the random numbers are ours.
 
+use super::shuffle::Shuffle;
 use crate::data::mix;
 use crate::trial::{BlockLength, Job, JobOrder, Law, READS, Turns, WRITES};
 use majorfault::{Error, Extent, Result};
@@ -46,6 +47,8 @@ struct Place {
     /// The last access: of reads, of writes.
     last: [Option<u64>; 2],
     shuffle: Shuffle,
+    /// Numbers of it that were used.
+    taken: u64,
     done: bool,
 }
 
@@ -88,38 +91,17 @@ impl Skew {
     }
 }
 
-/// The numbers below `count` in an order of its own, each once: a Feistel network of four rounds, walked until the number is below.
-struct Shuffle {
-    count: u64,
-    next: u64,
-    key: u64,
-}
-
-impl Shuffle {
-    fn next(&mut self) -> Option<u64> {
-        if self.next >= self.count {
-            return None;
-        }
-        let half = (64 - self.count.leading_zeros()).div_ceil(2).max(1);
-        let mut number = self.round_trip(self.next, half);
-        while number >= self.count {
-            number = self.round_trip(number, half);
-        }
-        self.next += 1;
-        Some(number)
+impl Place {
+    /// The next block in the file's order of its own; none when all were used.
+    fn untaken(&mut self) -> Option<u64> {
+        let is_left = self.taken < self.shuffle.count();
+        self.taken += u64::from(is_left);
+        is_left.then(|| self.shuffle.at(self.taken - 1))
     }
 
-    fn round_trip(&self, number: u64, half: u32) -> u64 {
-        let mask = (1 << half) - 1;
-        let (left, right) = (0..4).fold((number >> half, number & mask), |(left, right), round| {
-            (right, left ^ (mix(self.key ^ right ^ (round << 60)) & mask))
-        });
-        left << half | right
-    }
-
-    fn again(&mut self) {
-        self.next = 0;
-        self.key = mix(self.key);
+    fn begins_again(&mut self) {
+        self.taken = 0;
+        self.shuffle.again();
     }
 }
 
@@ -144,11 +126,8 @@ impl<'a> JobPlan<'a> {
         let place = |number: u64| Place {
             behind: [job.offset_bytes; 2],
             last: [None; 2],
-            shuffle: Shuffle {
-                count: blocks(if job.writes() { WRITES } else { READS }),
-                next: 0,
-                key: mix(job.seed ^ mix(number)),
-            },
+            shuffle: Shuffle::new(blocks(if job.writes() { WRITES } else { READS }), mix(job.seed ^ mix(number))),
+            taken: 0,
             done: false,
         };
         let draw = |side: usize| match &job.order {
@@ -213,7 +192,7 @@ impl<'a> JobPlan<'a> {
         for place in &mut self.files {
             place.behind = [self.job.offset_bytes; 2];
             place.done = false;
-            place.shuffle.again();
+            place.begins_again();
         }
         self.again = (0..self.files.len()).collect();
         true
@@ -308,14 +287,12 @@ impl<'a> JobPlan<'a> {
         let blocks = (self.job.range_bytes / align).max(1);
         // Blocks of several lengths overlap, so that there is no "each once".
         if *once && laws[side] == Law::Uniform && self.job.has_one_length() {
-            let shuffle = &mut self.files[file].shuffle;
-            let found = shuffle.next();
-            if found.is_none() && self.job.limits.time_based {
-                shuffle.again();
+            let place = &mut self.files[file];
+            if place.taken >= place.shuffle.count() && self.job.limits.time_based {
+                place.begins_again();
                 self.again.push(file);
-                return shuffle.next().map(|block| block * align);
             }
-            return found.map(|block| block * align);
+            return place.untaken().map(|block| block * align);
         }
         let shortest = self.job.blocks[side].iter().map(|block| block.bytes).min()?;
         // The last places may have no room for the shortest access.

@@ -6,7 +6,9 @@
 mod chase;
 mod gather;
 mod job;
+mod permutation;
 mod sequential;
+mod shuffle;
 mod strided;
 mod trace;
 mod uniform;
@@ -19,12 +21,15 @@ use majorfault::{Bytes, Error, Extent, Result};
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::SeedableRng;
 
+use shuffle::Shuffle;
+
 pub use job::{Access, JobPlan};
 
 /// Every workload.
 pub const ALL: &[&Workload] = &[
     &sequential::WORKLOAD,
     &uniform::WORKLOAD,
+    &permutation::WORKLOAD,
     &zipf::WORKLOAD,
     &strided::WORKLOAD,
     &chase::WORKLOAD,
@@ -64,6 +69,8 @@ pub enum FioOrder {
     Random(String),
     /// Ascending, from one block to the next in steps of so many bytes; `None` is the block itself.
     Steps(Option<u64>),
+    /// Random, each block once.
+    Once,
 }
 
 /// What a plan is made for.
@@ -223,7 +230,7 @@ mod tests {
         for workload in ALL {
             assert_eq!(order(workload, &SPACE), order(workload, &SPACE), "{}", workload.name);
         }
-        for name in ["uniform", "zipf", "gather", "chase"] {
+        for name in ["uniform", "permutation", "zipf", "gather", "chase"] {
             let workload = named(name).unwrap();
             assert_ne!(order(workload, &SPACE), order(workload, &Space { seed: 2, ..SPACE }), "{name}");
         }
@@ -238,6 +245,32 @@ mod tests {
             (0..3).flat_map(|thread| order(workload, &Space { thread, ..space })).map(|extent| extent.offset).collect();
 
         assert_eq!(offsets, (0..7).map(|block| block * 4096).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_permutation_shows_every_block_once_whatever_the_number_of_blocks_and_threads() {
+        let workload = named("permutation").unwrap();
+        for (blocks, threads) in [(1, 1), (2, 1), (7, 3), (64, 2), (1000, 4), (4097, 1)] {
+            let space = Space { length: 4096 * blocks + 100, threads, ..SPACE };
+
+            let extents: Vec<Extent> =
+                (0..threads).flat_map(|thread| order(workload, &Space { thread, ..space })).collect();
+
+            let mut seen: Vec<u64> = extents.iter().map(|extent| extent.offset / 4096).collect();
+            assert!(blocks < 64 || !seen.is_sorted(), "{blocks} blocks are in order");
+            seen.sort_unstable();
+            assert_eq!(seen, (0..blocks).collect::<Vec<_>>(), "{blocks} blocks, {threads} threads");
+        }
+    }
+
+    #[test]
+    fn a_permutation_goes_as_far_from_block_to_block_as_chance_does() {
+        let extents = order(named("permutation").unwrap(), &Space { length: 4096 * 10_000, threads: 1, ..SPACE });
+
+        let steps = extents.windows(2).map(|pair| (pair[0].offset / 4096).abs_diff(pair[1].offset / 4096));
+        // Two random places of [0, n) lie n/3 apart in the mean.
+        let mean = steps.sum::<u64>() / 9_999;
+        assert!((3_200..3_470).contains(&mean), "{mean}");
     }
 
     /// Bytes of the blocks that all threads' plans really reach, and their accesses.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "a seccomp filter is set between fork and exec")]
 
 use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -94,6 +95,11 @@ impl World {
         Said::of(self.command(&program()).args(arguments))
     }
 
+    /// The same with any bytes as arguments.
+    pub fn majorfault_os(&self, arguments: &[&OsStr]) -> Said {
+        Said::of(self.command(&program()).args(arguments))
+    }
+
     /// The same with these variables set.
     pub fn majorfault_with(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Said {
         Said::of(self.command(&program()).args(arguments).envs(variables.iter().copied()))
@@ -105,7 +111,21 @@ impl World {
     }
 
     pub fn small_into(&self, records: &str, arguments: &[&str]) -> Said {
-        let usual = ["compare", "-q", "--size", "64m", "--dir", ".", "--runtime", "100ms", "--records", records];
+        // One question: a file so small would have two.
+        let usual = [
+            "compare",
+            "-q",
+            "--size",
+            "64m",
+            "--dir",
+            ".",
+            "--runtime",
+            "100ms",
+            "--cache",
+            "cold",
+            "--records",
+            records,
+        ];
         Said::of(self.command(&program()).args(usual).args(arguments))
     }
 

@@ -86,7 +86,7 @@ class Comparison(Document):
 
 def _arm(summary: dict[str, Any], arm: dict[str, Any]) -> dict[str, Any]:
     row = {"session": summary["session"], "workload": summary["workload"]["name"], "arm": arm["arm"], "role": arm["role"]}
-    row |= {"state": arm["state"], "runs": arm["runs_used"]}
+    row |= {"question": summary.get("question"), "state": arm["state"], "runs": arm["runs_used"]}
     for name, figure in ((arm["figures"] or {}) | {"ratio_to_best": arm["ratio_to_best"]}).items():
         low, high = (figure or {}).get("interval") or (None, None)
         row |= {name: (figure or {}).get("median"), f"{name}_low": low, f"{name}_high": high}
