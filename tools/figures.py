@@ -30,7 +30,7 @@ ATOMS = {  # the second argument: the counter of shootdowns, or that of requests
     "lowest half second after full memory": lambda r, _: level(r, 500_000_000),
     "shootdowns a second before full memory": lambda r, c: growth(r, c, False),
     "shootdowns a second after full memory": lambda r, c: growth(r, c, True),
-    "devices": lambda r, _: None if r["trial"]["data"]["content_seed"] is None else 1,
+    "devices": lambda r, _: len({file["device"] for file in r["files"][0]}) or None,
     "whole and right": lambda r, _: r["answer"] == "checked" and summed(r, "bytes") == r["trial"]["data"]["size_bytes"]}
 
 def atom(r, name, shootdowns):

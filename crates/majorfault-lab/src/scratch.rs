@@ -110,9 +110,22 @@ impl Scratch {
     /// bytes written so far; raising `stop` ends it early.
     ///
     /// Errors: Io (full disk: what was written is gone with the error), Invalid (sizes that do not divide).
-    pub fn make(dir: &Path, wanted: &Wanted, stop: &AtomicBool, mut progress: impl FnMut(u64)) -> Result<Scratch> {
+    pub fn make(dir: &Path, wanted: &Wanted, stop: &AtomicBool, progress: impl FnMut(u64)) -> Result<Scratch> {
+        Scratch::make_over(&[dir], wanted, stop, progress)
+    }
+
+    /// The same with the files in these directories in turn, of which there must be one.
+    ///
+    /// Errors: as [`make`](Scratch::make).
+    pub fn make_over(
+        dirs: &[&Path],
+        wanted: &Wanted,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Scratch> {
         let share = share(wanted)?;
-        let files = (0..wanted.files).map(|_| reserved(dir, share)).collect::<Result<Vec<_>>>()?;
+        let of = |file: usize| dirs[file % dirs.len()];
+        let files = (0..wanted.files).map(|file| reserved(of(file), share)).collect::<Result<Vec<_>>>()?;
         let content = MadeContent::of(wanted.seed);
         let piece = PIECE.min(wanted.stripe.0 as usize);
         let mut bytes = vec![0; piece];
@@ -130,15 +143,15 @@ impl Scratch {
                 let (turn, within) = (offset / stripe, offset % stripe);
                 ((turn % count) as usize, turn / count * stripe + within)
             };
-            files[index].write_all_at(&bytes[..length], at).map_err(|error| full(dir, error))?;
+            files[index].write_all_at(&bytes[..length], at).map_err(|error| full(of(index), error))?;
             offset += length as u64;
             progress(offset);
         }
-        for mut file in &files {
-            file.flush().and_then(|()| file.sync_all()).map_err(|error| full(dir, error))?;
+        for (index, mut file) in files.iter().enumerate() {
+            file.flush().and_then(|()| file.sync_all()).map_err(|error| full(of(index), error))?;
             cache::fadvise(file, 0, share, cache::FileAdvice::DontNeed)?;
         }
-        Ok(Scratch { files, dir: dir.to_owned() })
+        Ok(Scratch { files, dir: of(0).to_owned() })
     }
 
     /// Paths by which any process of this user reaches the files while this one lives.

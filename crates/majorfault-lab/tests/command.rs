@@ -301,6 +301,32 @@ fn a_file_of_any_name_is_measured_and_its_records_read_back() {
 }
 
 #[test]
+fn short_runs_are_sampled_more_often_unless_the_user_says() {
+    let world = World::new();
+    let interval = |more: &[&str]| {
+        world.small(&[&["--runs", "1", "--method", "pread", "--no-peer"], more].concat()).ends_with(&[0, 4]);
+        world.records().last().unwrap()["trial"]["interval_ns"].as_u64().unwrap()
+    };
+
+    assert_eq!(interval(&[]), 100_000_000, "runs of 100 ms");
+    assert_eq!(interval(&["--interval", "7ms"]), 7_000_000);
+    assert_eq!(interval(&["--number-ios", "10", "--runtime", "60s"]), 250_000_000);
+}
+
+#[test]
+fn directories_for_striped_data_lie_on_devices_of_their_own() {
+    let world = World::new();
+    for name in ["one", "two"] {
+        std::fs::create_dir(world.path(name)).unwrap();
+    }
+
+    let said = world.majorfault(&["reproduce", "S2.seq10", "--dir", "one", "--dir", "two", "--records", "r.jsonl"]);
+
+    said.fails(2, "--dir one and two lie on the same device");
+    assert!(!world.path("r.jsonl").exists() || world.text("r.jsonl").is_empty());
+}
+
+#[test]
 fn data_are_made_in_a_directory_of_any_name() {
     let world = World::new();
     let dir = OsStr::from_bytes(b"d\xefr \"x\"");

@@ -149,7 +149,7 @@ pub fn run(mut args: Args) -> Result<Exit> {
         memory_bytes: None,
         cache: options.cache(),
         seed: options.randseed,
-        interval_ns: options.interval.0.max(1_000_000),
+        interval_ns: options.interval_ns(limits.runtime_ns),
         repetition: 0,
         counts_hardware: options.hardware_counters,
         jobs: Vec::new(),

@@ -301,7 +301,7 @@ impl Ready<'_> {
             memory_bytes: None,
             cache: self.cache(drafts),
             seed: options.randseed,
-            interval_ns: options.interval.0.max(1_000_000),
+            interval_ns: options.interval_ns(jobs.iter().map(|job| job.limits.runtime_ns).max().flatten()),
             repetition: 0,
             counts_hardware: options.hardware_counters,
             jobs,

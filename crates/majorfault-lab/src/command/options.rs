@@ -135,10 +135,16 @@ pub struct CompareOptions {
     /// not for the times
     #[arg(long, help_heading = "Conditions")]
     pub hardware_counters: bool,
-    /// Time between two samples of the timeline
-    #[arg(long, default_value = "250ms", value_name = "TIME", help_heading = "Conditions")]
-    pub interval: Nanos,
+    /// Time between two samples of the timeline [default: 250ms, less for runs of less than 2.5 s, down to 100ms]
+    #[arg(long, value_name = "TIME", help_heading = "Conditions")]
+    pub interval: Option<Nanos>,
 }
+
+/// Between two samples of the timeline, where nobody says: a tenth of a run's time, within these.
+const INTERVALS: [Nanos; 2] = [Nanos(100_000_000), Nanos(250_000_000)];
+
+/// The shortest that is taken.
+const SHORTEST_INTERVAL: Nanos = Nanos(1_000_000);
 
 /// A memory limit, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,6 +255,13 @@ impl CompareOptions {
         };
         let time_based = self.time_based || (is_endless && runtime.is_some());
         Ok(Limits { runtime_ns: runtime, accesses: self.number_ios, time_based })
+    }
+
+    /// Nanoseconds between two samples of the timeline of runs that end after `runtime_ns`, where they do.
+    pub fn interval_ns(&self, runtime_ns: Option<u64>) -> u64 {
+        let [shortest, longest] = INTERVALS;
+        let usual = runtime_ns.map_or(longest.0, |run| (run / 10).clamp(shortest.0, longest.0));
+        self.interval.map_or(usual, |interval| interval.0.max(SHORTEST_INTERVAL.0))
     }
 
     /// The arms to compare.

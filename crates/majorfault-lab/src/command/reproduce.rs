@@ -33,9 +33,10 @@ pub struct Args {
     /// How much is run
     #[arg(long, value_enum, default_value = "quick")]
     scale: Scale,
-    /// Directory on a disk for data [default: /var/tmp]
+    /// Directory on a disk for data [default: /var/tmp]. May be repeated, each on another device: striped data (S2.seq10) has
+    /// a file in each
     #[arg(long, alias = "directory")]
-    dir: Option<PathBuf>,
+    dir: Vec<PathBuf>,
     /// Whole sessions to make, one after another; the ledger is over all of them
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=99),
           conflicts_with_all = ["from", "list"])]
@@ -200,7 +201,8 @@ fn measure(args: &Args, chosen: &[&'static Experiment], place: SessionPlace, sto
     let SessionPlace { name, records: mut kept, resumed: earlier } = place;
     place::clean_stale();
     let dir = room(args, chosen)?;
-    experiment::clean_stale(&dir);
+    let others = other_devices(args)?;
+    std::iter::once(&dir).chain(&others).for_each(|dir| experiment::clean_stale(dir));
     let mut records = earlier.as_deref().map_or(Ok(Vec::new()), resumed)?;
     let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or(name);
     let bars = Bars::new(args.quiet);
@@ -210,8 +212,15 @@ fn measure(args: &Args, chosen: &[&'static Experiment], place: SessionPlace, sto
             break;
         }
         let mut store = Store::default();
-        let mut setting =
-            Setting { scale: args.scale, cpus, dir: &dir, stop, store: &mut store, making: Making::Nothing };
+        let mut setting = Setting {
+            scale: args.scale,
+            cpus,
+            dir: &dir,
+            others: &others,
+            stop,
+            store: &mut store,
+            making: Making::Nothing,
+        };
         let is_begun =
             records.iter().any(|record| cell_of(record).is_some_and(|cell| cell.experiment == experiment.id));
         if is_begun && Earlier::of(&records).has_all(experiment, &(experiment.cells)(&mut setting)?, args.scale) {
@@ -311,7 +320,7 @@ fn run_cells(
 /// The directory for data, with room for the largest experiment, and memory for its files in memory.
 fn room(args: &Args, chosen: &[&'static Experiment]) -> Result<PathBuf> {
     let needed = chosen.iter().map(|experiment| (experiment.room)(args.scale)).max().unwrap_or_default();
-    let dir = scratch::directory(args.dir.as_deref(), Bytes(needed.0.max(1 << 20)))?;
+    let dir = scratch::directory(args.dir.first().map(PathBuf::as_path), Bytes(needed.0.max(1 << 20)))?;
     let available = machine::available_memory();
     if let Some(experiment) = chosen.iter().find(|experiment| (experiment.memory)(args.scale).0 > available.0) {
         return Err(Error::Invalid(format!(
@@ -323,6 +332,27 @@ fn room(args: &Args, chosen: &[&'static Experiment]) -> Result<PathBuf> {
         )));
     }
     std::path::absolute(&dir).map_err(|error| Error::io("find the directory", Path::new("."), error))
+}
+
+/// The directories but the first, each on a device of its own.
+fn other_devices(args: &Args) -> Result<Vec<PathBuf>> {
+    let mut devices: Vec<(String, &Path)> = Vec::new();
+    for dir in &args.dir {
+        let device = machine::look(std::slice::from_ref(dir)).device;
+        if let Some((_, other)) = devices.iter().find(|(known, _)| *known == device && args.dir.len() > 1) {
+            return Err(Error::Invalid(format!(
+                "--dir {} and {} lie on the same device ({device}); name one directory on each device",
+                other.display(),
+                dir.display()
+            )));
+        }
+        devices.push((device, dir));
+    }
+    let whole = |dir: &PathBuf| {
+        let dir = scratch::directory(Some(dir), Bytes::gib(1))?;
+        std::path::absolute(&dir).map_err(|error| Error::io("find the directory", &dir, error))
+    };
+    args.dir.iter().skip(1).map(whole).collect()
 }
 
 fn show(args: &Args, entries: &[Entry], records: &[Record]) -> Result<()> {
@@ -383,7 +413,8 @@ mod tests {
         let hints = experiment::chosen(&["S4.dimmap".to_owned()]).unwrap()[0];
         let (dir, stop, mut store) = (tempfile::tempdir().unwrap(), AtomicBool::new(false), Store::default());
         let (dir, making) = (dir.path(), Making::Nothing);
-        let mut setting = Setting { scale: Scale::Quick, cpus: 2, dir, stop: &stop, store: &mut store, making };
+        let mut setting =
+            Setting { scale: Scale::Quick, cpus: 2, dir, others: &[], stop: &stop, store: &mut store, making };
         let planned = (hints.cells)(&mut setting).unwrap();
         let done = |it: &Planned| {
             Run::of("mmap").edit(|record| {

@@ -45,7 +45,7 @@ pub enum Figure {
     KswapdShare,
     /// Processor time of kswapd, as a share of the visit's time.
     KswapdBusy,
-    /// Devices under the files, where a record names them: files that we made lie in one directory, on one device.
+    /// Devices under the files, by what the record says of them.
     Devices,
     /// Bytes of data for each byte of the memory limit.
     DataOverMemory,
@@ -124,7 +124,7 @@ impl Figure {
             Figure::ShootdownsAfter => rates(record, SHOOTDOWNS).map(|[_, after]| after),
             Figure::KswapdShare => kswapd_share(record),
             Figure::KswapdBusy => per(visited(record, "kswapd_ns")?, record.phase("visit")?.wall_ns as f64),
-            Figure::Devices => record.trial.data.content_seed.map(|_| 1.0),
+            Figure::Devices => devices_of(record),
             Figure::DataOverMemory => per(record.trial.data.size_bytes as f64, record.trial.memory_bytes? as f64),
             Figure::WholeAndRight => {
                 Some(f64::from(record.answer == Answer::Checked && record.bytes() == record.trial.data.size_bytes))
@@ -179,6 +179,13 @@ fn readings(record: &Record, counter: &str) -> Option<Vec<(i64, f64)>> {
     Some(values.filter_map(|(value, at)| Some((*at, (*value)? as f64))).filter(|(at, _)| *at >= 0).collect())
 }
 
+fn devices_of(record: &Record) -> Option<f64> {
+    let mut devices: Vec<u64> = record.files[0].iter().map(|file| file.device).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    (!devices.is_empty()).then_some(devices.len() as f64)
+}
+
 fn below_half(record: &Record) -> Option<f64> {
     let points = readings(record, "device_read_bytes")?;
     // Two samples at one moment tell no rate.
@@ -231,12 +238,24 @@ fn rates(record: &Record, counter: &str) -> Option<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::FileState;
     use crate::report::synthetic::Run;
 
     /// A run whose memory of 100 MiB is full after nine intervals of a quarter second.
     fn filling() -> Run {
         let usage: Vec<u64> = (1..=30).map(|step| (step * 10).min(100) << 20).collect();
         Run::of("mmap advice=random").memory(100 << 20).sampled("cgroup_usage_bytes", &usage)
+    }
+
+    #[test]
+    fn devices_are_those_of_the_files_each_once() {
+        let on = |devices: &[u64]| {
+            let file = |device: &u64| FileState { device: *device, inode: 1, size_bytes: 1, modified_ns: 0 };
+            let files = devices.iter().map(file).collect();
+            devices_of(&Run::of("mmap").edit(|record| record.files[0] = files).record())
+        };
+
+        assert_eq!((on(&[7, 7]), on(&[7, 8, 7]), on(&[])), (Some(1.0), Some(2.0), None));
     }
 
     #[test]

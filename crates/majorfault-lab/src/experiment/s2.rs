@@ -336,8 +336,7 @@ const ROWS: &[Row] = &[
             Claim {
                 needs: &[(
                     Test::every_run(of("scan striped fio", Figure::Devices), from(2.0)),
-                    "the striped files were made in one directory, on one device, which cannot scale; name files on several \
-                     devices to compare --stripe",
+                    "the striped files lie on one device, which cannot scale; name a directory on each of several with --dir",
                 )],
                 tests: &[
                     rate("scan striped fio", "scan one fio", from(2.0)),
@@ -576,7 +575,7 @@ mod tests {
     fn trial(scale: Scale, cell: &str) -> Trial {
         let (stop, mut store, making) = (AtomicBool::new(false), Store::default(), Making::Nothing);
         let mut setting =
-            Setting { scale, cpus: 2, dir: Path::new("/nowhere"), stop: &stop, store: &mut store, making };
+            Setting { scale, cpus: 2, dir: Path::new("/nowhere"), others: &[], stop: &stop, store: &mut store, making };
         cells(&mut setting).unwrap().into_iter().find(|it| it.name == cell).unwrap().trial
     }
 

@@ -370,7 +370,7 @@ mod tests {
     fn planned(scale: Scale) -> Vec<Planned> {
         let (stop, mut store, making) = (AtomicBool::new(false), Store::default(), Making::Nothing);
         let mut setting =
-            Setting { scale, cpus: 2, dir: Path::new("/nowhere"), stop: &stop, store: &mut store, making };
+            Setting { scale, cpus: 2, dir: Path::new("/nowhere"), others: &[], stop: &stop, store: &mut store, making };
         cells(&mut setting).unwrap()
     }
 

@@ -56,6 +56,8 @@ pub struct Setting<'a> {
     pub cpus: u32,
     /// Directory on a disk for data.
     pub dir: &'a Path,
+    /// Directories on other devices: striped data has a file in each, too.
+    pub others: &'a [PathBuf],
     /// Raised when the user wants to stop.
     pub stop: &'a AtomicBool,
     /// Keeps the data while the experiment runs.
@@ -90,14 +92,18 @@ const CONTENT: u64 = 1;
 const STRIPE: Bytes = Bytes::mib(1);
 
 impl Setting<'_> {
-    /// Made files that share `size` bytes.
+    /// Made files that share `size` bytes: `files`, or, where data is to be striped and there are more devices than that, one on each.
     ///
     /// Errors: Io (full disk).
     pub fn data(&mut self, size: Bytes, files: usize) -> Result<Data> {
+        let dirs: Vec<&Path> = std::iter::once(self.dir).chain(self.others.iter().map(PathBuf::as_path)).collect();
+        let files = if files > 1 { files.max(dirs.len()) } else { files };
+        // Shares of several are whole stripes.
+        let size = if files > 1 { Bytes(size.0.next_multiple_of(STRIPE.0 * files as u64)) } else { size };
         let files = match self.making {
             Making::Files => {
                 let wanted = Wanted { size, files, stripe: STRIPE, seed: CONTENT };
-                let made = Scratch::make(self.dir, &wanted, self.stop, |_| {})?;
+                let made = Scratch::make_over(&dirs, &wanted, self.stop, |_| {})?;
                 let paths = made.paths();
                 self.store.scratches.push(made);
                 paths
@@ -200,5 +206,29 @@ pub fn clean_stale(dir: &Path) {
         if entry.file_name().to_str().is_some_and(place::is_stale) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn striped_data_has_a_file_in_each_directory_and_other_data_is_in_the_first() {
+        let dirs = [(); 3].map(|()| tempfile::tempdir_in("/var/tmp").unwrap());
+        let others = [dirs[1].path().to_owned(), dirs[2].path().to_owned()];
+        let (stop, mut store) = (AtomicBool::new(false), Store::default());
+        let scale = Scale::Quick;
+        let making = Making::Files;
+        let mut setting =
+            Setting { scale, cpus: 2, dir: dirs[0].path(), others: &others, stop: &stop, store: &mut store, making };
+
+        let (striped, one) = (setting.data(Bytes::mib(2), 2).unwrap(), setting.data(Bytes::mib(1), 1).unwrap());
+
+        let place = |path: &PathBuf| path.read_link().unwrap().parent().unwrap().to_owned();
+        let found: Vec<PathBuf> = striped.files.iter().map(place).collect();
+        assert_eq!(found, dirs.each_ref().map(|dir| dir.path().to_owned()));
+        assert_eq!((striped.size_bytes, one.size_bytes), (3 << 20, 1 << 20), "whole stripes on each device");
+        assert_eq!(one.files.iter().map(place).collect::<Vec<_>>(), [dirs[0].path()]);
     }
 }

@@ -3,6 +3,7 @@
 //! This fills a template (`page.html`) with texts; all numbers are formatted here, all layout is there.
 
 use super::plot::{self, Look};
+use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, question, race, terminal, words};
 use crate::record::{GateFinding, Record};
 use majorfault::{Error, Result};
@@ -44,6 +45,7 @@ fn group(group: &Group<'_>) -> Result<Value> {
         session => group.session,
         title => title(group),
         answer => group.verdict.answer.says,
+        is_judged => group.verdict.standing == Standing::Judged,
         rank => group.verdict.answer.rank,
         basis => group.verdict.answer.basis,
         heading => question::heading(group),
@@ -286,6 +288,17 @@ fn notes(group: &Group<'_>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::report::synthetic::{Run, repeated, story};
+
+    #[test]
+    fn an_answer_that_is_open_does_not_look_like_one_that_is_given() {
+        let of = |runs: u32| {
+            let records = [repeated("mmap", 1_000, runs), repeated("direct", 4_000, runs)].concat();
+            page(&Summary::of(&records)).unwrap()
+        };
+
+        assert!(of(6).contains("<p class=\"verdict\">direct is fastest"));
+        assert!(of(5).contains("<p class=\"verdict open\">NO VERDICT YET"));
+    }
 
     #[test]
     fn the_page_is_one_file_that_asks_nobody_for_anything() {
