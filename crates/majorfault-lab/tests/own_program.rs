@@ -201,6 +201,9 @@ fn an_export_never_takes_the_place_of_another_file() {
     world.majorfault(&again).ends_with(&[4]);
 
     assert_eq!(world.text("runs.csv").lines().count(), 2, "an export of ours is replaced");
+    let read = ["compare", "-L", "n", "mine", "-q", "--force", "--export-csv", "mine.csv", "--", "cat", "{n}.csv"];
+    world.majorfault(&read).fails(2, "mine.csv");
+    assert_eq!(world.text("mine.csv"), "my,own,table\n", "what the program reads is no output, whatever is forced");
 }
 
 #[test]

@@ -123,10 +123,12 @@ struct Exports {
 }
 
 impl Exports {
-    fn claimed(options: &ProgramOptions, conditions: &Conditions) -> Result<Exports> {
-        let mut outputs = Outputs::new(conditions.force);
-        outputs.reads("a file of the program", &conditions.files);
-        outputs.starts(&options.program);
+    fn claimed(options: &ProgramOptions, parts: &[Part], force: Force) -> Result<Exports> {
+        let mut outputs = Outputs::new(force);
+        for Part { task, .. } in parts {
+            outputs.reads("a file of the program", &task.files);
+            outputs.starts(&task.program);
+        }
         let mut claim = |option, path: &Option<PathBuf>| outputs.claim_named(option, Kind::Programs, path.as_deref());
         Ok(Exports {
             csv: claim("--export-csv", &options.export_csv)?,
@@ -165,7 +167,7 @@ pub fn run(options: ProgramOptions, conditions: Conditions, stop: &AtomicBool) -
         part(&options, &conditions, variant, scratch, &mut refused)
     });
     let parts = parts.collect::<Result<Vec<Part>>>()?;
-    let exports = Exports::claimed(&options, &conditions)?;
+    let exports = Exports::claimed(&options, &parts, conditions.force)?;
     place::clean_stale();
     parts.iter().for_each(|part| learn(part, &mut refused, stop));
     let ran = in_turns(&parts, &refused, &options, &conditions, stop)?;

@@ -13,7 +13,7 @@ impl ValueEnum for Scale {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help = match self {
             Scale::Quick => "All in about a minute: shows that it runs, and which way the figures point",
-            Scale::Standard => "All in about 20 minutes on two processors",
+            Scale::Standard => "All in about 22 minutes on two processors",
             Scale::Full => "The published sizes",
         };
         Some(PossibleValue::new(self.name()).help(help))

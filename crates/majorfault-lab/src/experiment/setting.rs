@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicBool;
 pub enum Scale {
     /// All in about a minute: does it run, and which way does it point?
     Quick,
-    /// All in about 24 minutes on two processors.
+    /// All in about 22 minutes on two processors.
     Standard,
     /// The published sizes.
     Full,

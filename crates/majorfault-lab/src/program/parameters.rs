@@ -26,6 +26,7 @@ impl ParameterValues {
             let why = match () {
                 () if all[0].given.iter().any(|(other, _)| other == name) => "it is given twice",
                 () if values.split(',').any(str::is_empty) => "a value is empty; write them with commas between: 1,2,4",
+                () if is_twice(values) => "a value is there twice, and both would be one command; write it once",
                 () if !is_there => "the command does not have it; write the name in braces where its values belong",
                 () => {
                     all = all.iter().flat_map(|one| values.split(',').map(|value| one.with(name, value))).collect();
@@ -64,6 +65,12 @@ impl fmt::Display for ParameterValues {
         let words: Vec<String> = self.given.iter().map(|(name, value)| format!("{name}={value}")).collect();
         out.write_str(&words.join(", "))
     }
+}
+
+/// Whether one of the values is there twice.
+fn is_twice(values: &str) -> bool {
+    let mut seen = std::collections::BTreeSet::new();
+    !values.split(',').all(|value| seen.insert(value))
 }
 
 fn braced(name: &str) -> String {
@@ -139,6 +146,7 @@ mod tests {
 
         assert!(refusal(&[("c", "1")]).contains("write the name in braces"));
         assert!(refusal(&[("a", "1,,2")]).contains("a value is empty"));
+        assert!(refusal(&[("a", "1,2,1")]).contains("a value is there twice"));
         assert!(refusal(&[("a", "1"), ("a", "2")]).contains("it is given twice"));
         let nine = "1,2,3,4,5,6,7,8,9";
         assert!(refusal(&[("a", nine), ("b", nine)]).contains("81 commands are too many"));
