@@ -74,8 +74,9 @@ impl Kind {
             Kind::Programs => {
                 let is_table =
                     line.ends_with(b"way,repetition,counts,seconds,exit_code,major_faults,read_bytes,processor_s");
+                let is_document = ["format", "schema"].map(|name| format!("\"{name}\": \"majorfault.programs/"));
                 is_table
-                    || text.contains("\"schema\": \"majorfault.programs/")
+                    || is_document.iter().any(|mark| text.contains(mark))
                     || text.starts_with("<!-- majorfault compare -->")
             }
             Kind::Metrics => text.starts_with("# HELP majorfault_"),

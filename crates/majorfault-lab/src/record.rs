@@ -76,6 +76,9 @@ pub struct Record {
     /// The race it is a run of; `None` where each arm runs as often as was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub race: Option<Race>,
+    /// The command that it is a run of, as a shell reads it, where the trial does not hold all of that: a job file is changed by options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
 }
 
 /// One of two questions about random reads of a file that fits memory.

@@ -155,6 +155,20 @@ impl Trial {
         MadeContent::of(self.data.content_seed.unwrap_or(self.seed))
     }
 
+    /// The time after which it ends at the latest, from its first access on; `None` where only bytes or accesses end it, or where writes
+    /// have to become durable after that.
+    pub fn longest(&self) -> Option<Nanos> {
+        let of_job = |job: &Job| {
+            let only_reads = job.reads_percent == 100 && !job.verify;
+            Some(job.delay_ns + job.ramp_ns + job.limits.runtime_ns.filter(|_| only_reads)?)
+        };
+        let only_reads = self.direction == Direction::Read;
+        match self.jobs.is_empty() {
+            true => self.limits.runtime_ns.filter(|_| only_reads).map(Nanos),
+            false => self.jobs.iter().map(of_job).try_fold(0, |longest, time| Some(longest.max(time?))).map(Nanos),
+        }
+    }
+
     /// Length of one interval of the timeline.
     pub fn interval(&self) -> Nanos {
         Nanos(self.interval_ns)

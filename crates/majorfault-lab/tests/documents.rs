@@ -238,25 +238,21 @@ fn the_table_of_a_jobs_options_is_what_they_declare() {
 }
 
 #[test]
-fn the_schema_of_the_doctors_json_is_that_of_what_it_prints() {
-    let made = format!("{:#}\n", majorfault_lab::doctor::tell::schema());
-
-    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
-        fs::write(root().join("docs/doctor.schema.json"), &made).unwrap();
+fn the_schema_of_each_json_is_that_of_what_is_printed() {
+    let schemas = [
+        ("doctor", majorfault_lab::doctor::tell::schema()),
+        ("run", majorfault_lab::launch::document::schema()),
+        ("compare", majorfault_lab::report::json::schema()),
+        ("programs", majorfault_lab::program::schema()),
+    ];
+    for (name, schema) in schemas {
+        let (name, made) = (format!("docs/{name}.schema.json"), format!("{schema:#}\n"));
+        if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
+            fs::write(root().join(&name), &made).unwrap();
+        }
+        let advice = "make it again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents schema";
+        assert!(made == text(&name), "{name} is another one; {advice}");
     }
-    let advice = "make it again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents schema";
-    assert!(made == text("docs/doctor.schema.json"), "docs/doctor.schema.json is another one; {advice}");
-}
-
-#[test]
-fn the_schema_of_a_runs_json_is_that_of_what_it_prints() {
-    let made = format!("{:#}\n", majorfault_lab::launch::document::schema());
-
-    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
-        fs::write(root().join("docs/run.schema.json"), &made).unwrap();
-    }
-    let advice = "make it again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents schema";
-    assert!(made == text("docs/run.schema.json"), "docs/run.schema.json is another one; {advice}");
 }
 
 #[test]

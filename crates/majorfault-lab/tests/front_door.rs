@@ -510,3 +510,26 @@ fn fio_is_run_for_a_job_that_names_its_engine() {
     let peer = records.iter().find(|record| record["trial"]["arm"]["peer"].is_object()).expect("no peer took part");
     assert_eq!((&peer["outcome"], &peer["settings"]["engine"]), (&"done".into(), &"psync".into()));
 }
+
+#[test]
+fn a_peer_that_never_ends_is_ended_and_told() {
+    let world = World::new();
+    world.file("data", 4 << 20);
+    let script =
+        "#!/bin/sh\n[ \"$1\" = --version ] && { echo fio-3.33; exit; }\ntrap '' INT\nwhile :; do sleep 1; done\n";
+    fs::create_dir(world.path("bin")).unwrap();
+    fs::write(world.path("bin/fio"), script).unwrap();
+    assert!(world.shell("chmod +x bin/fio"));
+    let search = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
+    let call = ["compare", "data", "--rw", "randread", "--method", "pread", "--peer", "fio:engine=psync"];
+    let call = [&call[..], &["--runs", "1", "--runtime", "100ms", "-q", "--records", "records.jsonl"]].concat();
+
+    world.majorfault_with(&call, &[("PATH", &search)]).ends_with(&[4]);
+
+    let records = world.records();
+    let peer = records.iter().find(|record| record["trial"]["arm"]["peer"].is_object()).expect("no peer took part");
+    let why = peer["outcome"]["failed"].as_str().unwrap_or_else(|| panic!("{:?}", peer["outcome"]));
+    assert!(why.contains("it went on long after its time was over"), "{why}");
+    let method = records.iter().find(|record| record["trial"]["arm"]["method"].is_object()).unwrap();
+    assert_eq!(method["outcome"], "done");
+}

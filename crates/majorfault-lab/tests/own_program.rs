@@ -10,8 +10,11 @@ use world::{Said, World, facility};
 /// The document about `command` with these options before it.
 fn compared(world: &World, options: &[&str], command: &[&str]) -> (Said, Value) {
     let said = world.majorfault(&[&["compare", "-q", "--json"], options, &["--"], command].concat());
-    let document = serde_json::from_str(&said.output).unwrap_or(Value::Null);
-    (said, document)
+    let document: Value = serde_json::from_str(&said.output).unwrap_or(Value::Null);
+    // The one command's, with the document's own version.
+    let mut command = document["commands"][0].clone();
+    command["format"] = document["format"].clone();
+    (said, command)
 }
 
 fn way<'d>(document: &'d Value, name: &str) -> &'d Value {
@@ -31,7 +34,7 @@ fn every_way_runs_the_program_cold_and_sees_what_it_prints() {
 
     let (_, document) = compared(&world, &["--runs", "2"], &["cat", "data file"]);
 
-    assert_eq!(document["schema"], "majorfault.programs/1");
+    assert_eq!(document["format"], "majorfault.programs/2");
     assert_eq!(document["files"], serde_json::json!(["data file"]));
     for name in ["untouched", "assist", "trace", "load"] {
         let way = way(&document, name);
@@ -177,13 +180,26 @@ fn each_choice_of_parameters_is_a_command_and_every_run_is_exported() {
     assert_eq!((lines[0].as_str(), lines.len()), (header, 9), "{lines:?}");
     assert!(lines[8].starts_with("b,y,load,0,"), "{}", lines[8]);
     let document: Value = serde_json::from_str(&world.text("runs.json")).unwrap();
-    let variants = document["variants"].as_array().unwrap();
+    let variants = document["commands"].as_array().unwrap();
     assert_eq!(variants[2]["parameters"], serde_json::json!({"first": "b", "second": "x"}));
     assert_eq!(
         (&variants[2]["program"], &variants[2]["files"]),
         (&serde_json::json!(["cat", "b-x"]), &serde_json::json!(["b-x"]))
     );
+    let beside: Vec<&Value> = document["between"].as_array().unwrap().iter().map(|way| &way["name"]).collect();
+    assert_eq!((beside.len(), beside[2]), (4, &Value::from("first=b, second=x: untouched")));
+    assert_eq!(
+        document["between"][2]["runs"].as_array().unwrap().len()
+            + document["between"][2]["disturbed_runs"].as_array().unwrap().len(),
+        1
+    );
     assert!(world.text("runs.md").contains("| first=a, second=y: load |"), "{}", world.text("runs.md"));
+    assert_eq!(
+        world.text("runs.md").matches("| first=a, second=y: untouched |").count(),
+        2,
+        "{}",
+        world.text("runs.md")
+    );
     let between = said.output.split("The command with each choice of parameters").nth(1).unwrap();
     assert!(between.contains("first=b, second=y: untouched"), "{between}");
 }

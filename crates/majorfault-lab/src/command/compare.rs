@@ -13,7 +13,7 @@ use crate::outputs::{self, Force, Kind, Outputs, Records};
 use crate::place::guest::Spec;
 use crate::place::{self, MemoryLimit};
 use crate::record::{Outcome, Record};
-use crate::report::{self, terminal, terminal::Screen};
+use crate::report::{self, conditions, terminal, terminal::Screen};
 use crate::run;
 use crate::scratch::{self, Scratch, Wanted};
 use crate::session;
@@ -190,11 +190,13 @@ fn of_jobs(args: Args, stop: &AtomicBool) -> Result<Exit> {
         plan.told().iter().for_each(|told| eprintln!("note: {told}"));
     }
     let ready = plan.ready(stop, &bars)?;
+    let command = conditions::as_typed(std::env::args_os().skip(1));
     let mut records = Vec::new();
     for stage in ready.stages()? {
         let machine = machine::look(&stage.trial.data.files);
         let session = run::Session { name: name.clone(), machine, stop };
-        let told = |record: Record| Record { baseline: ready.baseline().cloned(), ..record };
+        let told =
+            |record: Record| Record { baseline: ready.baseline().cloned(), command: Some(command.clone()), ..record };
         records.extend(contests::turns(&stage, &session, &bars, told, |record| kept.add(record))?);
     }
     if !args.quiet {

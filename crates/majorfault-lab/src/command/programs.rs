@@ -137,15 +137,15 @@ impl Exports {
         })
     }
 
-    fn write(&self, parts: &[program::Compared<'_>], stopped: bool) -> Result<()> {
+    fn write(&self, parts: &[program::Compared<'_>], between: Option<&Standings>, stopped: bool) -> Result<()> {
         if let Some(csv) = &self.csv {
             csv.write_unless_stopped(stopped, || program::csv(parts))?;
         }
         if let Some(json) = &self.json {
-            json.write_unless_stopped(stopped, || Ok(format!("{:#}\n", program::document(parts))))?;
+            json.write_unless_stopped(stopped, || program::document(parts, between))?;
         }
         if let Some(markdown) = &self.markdown {
-            markdown.write_unless_stopped(stopped, || Ok(program::markdown(parts)))?;
+            markdown.write_unless_stopped(stopped, || Ok(program::markdown(parts, between)))?;
         }
         Ok(())
     }
@@ -181,7 +181,7 @@ pub fn run(options: ProgramOptions, conditions: Conditions, stop: &AtomicBool) -
         .collect();
     show(&compared, between.as_ref(), conditions.json)?;
     let stopped = stop.load(Ordering::Relaxed);
-    exports.write(&compared, stopped)?;
+    exports.write(&compared, between.as_ref(), stopped)?;
     Ok(match stopped {
         true => Exit::Interrupted,
         false => exit(&standings),
@@ -313,7 +313,7 @@ fn in_turns(
 fn show(parts: &[program::Compared<'_>], between: Option<&Standings>, json: bool) -> Result<()> {
     let mut text = Vec::new();
     let written = match json {
-        true => writeln!(text, "{:#}", program::document(parts)),
+        true => text.write_all(program::document(parts, between)?.as_bytes()),
         false => program::print(parts, between, &mut text),
     };
     let written = written.and_then(|()| anstream::stdout().write_all(&text));

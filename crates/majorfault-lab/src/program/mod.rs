@@ -12,7 +12,7 @@ pub mod ways;
 pub use once::{Ran, enter, learn, once};
 pub use parameters::ParameterValues;
 pub use standings::{Standings, counts};
-pub use tell::{Compared, csv, document, markdown, print};
+pub use tell::{Compared, csv, document, markdown, print, schema};
 
 use majorfault::Bytes;
 use std::ffi::OsString;

@@ -3,13 +3,18 @@
 use super::once::size;
 use super::standings::{Decision, Standings, TurnResult, usual};
 use super::{ParameterValues, Ran, Task};
+use crate::report::json::EstimateJson;
 use crate::report::words;
 use majorfault::{Error, Result};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Write};
 
 /// Version of the document of [`document`].
-const SCHEMA: &str = "majorfault.programs/1";
+const SCHEMA: &str = "majorfault.programs/2";
 
 /// A command with the values of its parameters, and how its ways stand.
 pub struct Compared<'a> {
@@ -36,8 +41,12 @@ pub fn print(parts: &[Compared<'_>], between: Option<&Standings>, out: &mut impl
         }
     }
     let Some(between) = between else { return Ok(()) };
-    writeln!(out, "The command with each choice of parameters, {}:\n", usual())?;
+    writeln!(out, "{}\n", beside_each_other())?;
     table(between, out)
+}
+
+fn beside_each_other() -> String {
+    format!("The command with each choice of parameters, {}:", usual())
 }
 
 fn table(standings: &Standings, out: &mut impl Write) -> io::Result<()> {
@@ -63,22 +72,19 @@ fn table(standings: &Standings, out: &mut impl Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The tables in Markdown.
-pub fn markdown(parts: &[Compared<'_>]) -> String {
+/// The tables in Markdown, that of the commands `between` each other last.
+pub fn markdown(parts: &[Compared<'_>], between: Option<&Standings>) -> String {
     let line = |cells: &[String]| {
         let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
         format!("| {} |\n", cells.join(" | "))
     };
-    let of = |part: &Compared<'_>| {
-        let rows: String = part.standings.all.iter().map(|standing| line(&row(standing))).collect();
-        format!(
-            "{}\n\n{}|{}\n{rows}\n",
-            sentence(part.standings),
-            line(&HEADER.map(str::to_owned)),
-            " --- |".repeat(HEADER.len())
-        )
+    let of = |says: &str, standings: &Standings| {
+        let rows: String = standings.all.iter().map(|standing| line(&row(standing))).collect();
+        format!("{says}\n\n{}|{}\n{rows}\n", line(&HEADER.map(str::to_owned)), " --- |".repeat(HEADER.len()))
     };
-    format!("<!-- majorfault compare -->\n\n{}", parts.iter().map(of).collect::<String>())
+    let each: String = parts.iter().map(|part| of(&sentence(part.standings), part.standings)).collect();
+    let between = between.map(|standings| of(&beside_each_other(), standings)).unwrap_or_default();
+    format!("<!-- majorfault compare -->\n\n{each}{between}")
 }
 
 /// One line for each run: the parameters' values, the way, the repetition, whether it counts, seconds, exit code, major faults, bytes
@@ -190,50 +196,194 @@ fn files(task: &Task) -> String {
     words::list(&shown) + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// All of it as one JSON document: of one command, or a list of those with parameters.
-pub fn document(parts: &[Compared<'_>]) -> Value {
-    match parts {
-        [one] => of_one(one),
-        several => json!({"schema": SCHEMA, "variants": several.iter().map(of_one).collect::<Vec<_>>()}),
+/// All of it as one JSON document, its version first, by which a file of it is known: each command, and the commands `between` each
+/// other where parameters make several.
+///
+/// Errors: Invalid where a value cannot be written, which does not happen.
+pub fn document(parts: &[Compared<'_>], between: Option<&Standings>) -> Result<String> {
+    let made = ComparedProgramsJson {
+        format: SCHEMA,
+        commands: parts.iter().map(CommandJson::of).collect(),
+        between: between.map(|standings| standings.all.iter().map(WayJson::of).collect()),
+    };
+    let text = serde_json::to_string_pretty(&made);
+    text.map(|text| text + "\n").map_err(|why| Error::Invalid(format!("the runs cannot be written as JSON: {why}")))
+}
+
+/// The schema of the document.
+pub fn schema() -> Value {
+    schemars::schema_for!(ComparedProgramsJson<'_>).into()
+}
+
+/// A program of one's own, in turns under each thing that can be done to it. What could not be told is null.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ComparedProgramsJson<'a> {
+    /// The version of this document.
+    format: &'static str,
+    /// The command, or with parameters one for each choice of values.
+    commands: Vec<CommandJson<'a>>,
+    /// The commands as they are beside each other, held against the first; null of one command.
+    between: Option<Vec<WayJson<'a>>>,
+}
+
+/// A command and how its ways stand.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CommandJson<'a> {
+    /// What is printed first.
+    says: String,
+    /// The answer.
+    answer: AnswerJson<'a>,
+    /// Program and arguments; bytes that are no text are replaced.
+    program: Vec<String>,
+    /// Values of its parameters, by name.
+    parameters: BTreeMap<&'a str, &'a str>,
+    /// Files of its that are known.
+    files: Vec<String>,
+    /// Whether these were dropped from the page cache before each run.
+    cold: bool,
+    /// The program as it is first.
+    ways: Vec<WayJson<'a>>,
+}
+
+/// Which way is fastest.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct AnswerJson<'a> {
+    /// `fastest`, `nothing_helps`, `run_more` (too few runs), `not_valid` (others disturbed too many) or `no_measure` (the program
+    /// fails, or prints something else each time).
+    kind: &'static str,
+    /// The fastest way.
+    way: Option<&'a str>,
+    /// Why there is no measure.
+    why: Option<String>,
+}
+
+/// One way of running a command.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct WayJson<'a> {
+    /// Its name.
+    name: &'a str,
+    /// Its time; of runs that do not count where none does.
+    seconds: Option<EstimateJson>,
+    /// How many times as fast as the first, in pairs.
+    times_as_fast: Option<EstimateJson>,
+    /// Why it cannot be had.
+    refused: Option<&'a str>,
+    /// Runs that others disturbed, which count for nothing.
+    disturbed_runs: Vec<ProgramRunJson<'a>>,
+    /// Runs that count.
+    runs: Vec<ProgramRunJson<'a>>,
+}
+
+/// One run of a program.
+#[derive(Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ProgramRunJson<'a> {
+    /// Its turn.
+    repetition: u32,
+    /// Its time.
+    wall_ns: u64,
+    /// The program's; 128 and the number of the signal that ended it.
+    exit_code: i32,
+    /// What it wrote to its standard output.
+    output_bytes: u64,
+    /// The share of the processors that others used meanwhile.
+    others_share: Option<f64>,
+    /// By name: faults, bytes, processor time, memory.
+    counters: &'a BTreeMap<String, u64>,
+}
+
+impl<'a> CommandJson<'a> {
+    fn of(part: &Compared<'a>) -> CommandJson<'a> {
+        let Compared { task, variant, standings } = *part;
+        let words = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        CommandJson {
+            says: sentence(standings),
+            answer: AnswerJson::of(standings),
+            program: words(&task.program),
+            parameters: variant.given.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            files: task.files.iter().map(|path| path.display().to_string()).collect(),
+            cold: task.is_cold,
+            ways: standings.all.iter().map(WayJson::of).collect(),
+        }
     }
 }
 
-fn of_one(part: &Compared<'_>) -> Value {
-    let Compared { task, variant, standings } = part;
-    let answer = match standings.answer() {
-        Decision::Fastest(index) => json!({"kind": "fastest", "way": standings.all[index].name}),
-        Decision::NothingHelps => json!({"kind": "nothing_helps"}),
-        Decision::RunMore => json!({"kind": "run_more"}),
-        Decision::NotValid => json!({"kind": "not_valid"}),
-        Decision::NoMeasure(why) => json!({"kind": "no_measure", "why": why}),
-    };
-    let ways: Vec<Value> = standings.all.iter().map(way).collect();
-    let words = |words: &[std::ffi::OsString]| -> Vec<String> {
-        words.iter().map(|word| word.to_string_lossy().into_owned()).collect()
-    };
-    json!({
-        "schema": SCHEMA, "says": sentence(standings), "answer": answer, "program": words(&task.program),
-        "parameters": variant.given.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-        "files": task.files.iter().map(|path| path.display().to_string()).collect::<Vec<_>>(),
-        "cold": task.is_cold, "ways": ways,
-    })
+impl<'a> AnswerJson<'a> {
+    fn of(standings: &'a Standings) -> AnswerJson<'a> {
+        let (kind, way, why) = match standings.answer() {
+            Decision::Fastest(index) => ("fastest", Some(standings.all[index].name.as_str()), None),
+            Decision::NothingHelps => ("nothing_helps", None, None),
+            Decision::RunMore => ("run_more", None, None),
+            Decision::NotValid => ("not_valid", None, None),
+            Decision::NoMeasure(why) => ("no_measure", None, Some(why)),
+        };
+        AnswerJson { kind, way, why }
+    }
 }
 
-fn way(standing: &TurnResult) -> Value {
-    let interval = |estimate: &crate::stats::Estimate| json!({"median": estimate.median, "interval": estimate.interval, "coverage": estimate.coverage, "samples": estimate.samples});
-    json!({
-        "name": standing.name,
-        "seconds": standing.seconds.as_ref().map(interval),
-        "times_as_fast": standing.lead.as_ref().map(|lead| interval(&lead.ratio)),
-        "refused": standing.refused,
-        "disturbed_runs": standing.disturbed.iter().map(run).collect::<Vec<_>>(),
-        "runs": standing.runs.iter().map(run).collect::<Vec<_>>(),
-    })
+impl<'a> WayJson<'a> {
+    fn of(standing: &'a TurnResult) -> WayJson<'a> {
+        WayJson {
+            name: &standing.name,
+            seconds: standing.seconds.as_ref().map(EstimateJson::of),
+            times_as_fast: standing.lead.as_ref().map(|lead| EstimateJson::of(&lead.ratio)),
+            refused: standing.refused.as_deref(),
+            disturbed_runs: standing.disturbed.iter().map(ProgramRunJson::of).collect(),
+            runs: standing.runs.iter().map(ProgramRunJson::of).collect(),
+        }
+    }
 }
 
-fn run(run: &Ran) -> Value {
-    json!({
-        "repetition": run.repetition, "wall_ns": run.wall_ns, "exit_code": run.code, "output_bytes": run.output.0,
-        "others_share": run.others, "counters": run.counters,
-    })
+impl<'a> ProgramRunJson<'a> {
+    fn of(run: &'a Ran) -> ProgramRunJson<'a> {
+        ProgramRunJson {
+            repetition: run.repetition,
+            wall_ns: run.wall_ns,
+            exit_code: run.code,
+            output_bytes: run.output.0,
+            others_share: run.others,
+            counters: &run.counters,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_is_of_its_schema_and_begins_with_its_version() {
+        let run = |turn: &str, repetition| Ran {
+            turn: turn.to_owned(),
+            repetition,
+            wall_ns: 1_000_000 + u64::from(repetition),
+            code: 0,
+            output: (5, 7),
+            errors: String::new(),
+            counters: [("major_faults".to_owned(), 3)].into(),
+            others: None,
+            is_killed: false,
+        };
+        let names = ["untouched".to_owned(), "load".to_owned()];
+        let ran: Vec<Ran> = (0..6).flat_map(|at| [run("untouched", at), run("load", at)]).collect();
+        let standings = Standings::of(&names, &ran, &[("load".to_owned(), "no right".to_owned())]);
+        let task = Task { program: vec!["cat".into()], ..Task::default() };
+        let variant = ParameterValues { given: vec![("n".to_owned(), "1".to_owned())] };
+        let parts = [Compared { task: &task, variant: &variant, standings: &standings }];
+
+        let text = document(&parts, Some(&Standings::between(&names, &ran))).unwrap();
+
+        assert!(text.starts_with("{\n  \"format\": \"majorfault.programs/2\""), "{text}");
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["commands"][0]["ways"][1]["refused"], "no right");
+        assert_eq!(value["between"][1]["runs"].as_array().unwrap().len(), 6);
+        let (mut schemas, mut compiler) = (boon::Schemas::new(), boon::Compiler::new());
+        compiler.add_resource("programs.json", schema()).unwrap();
+        let index = compiler.compile("programs.json", &mut schemas).unwrap();
+        assert_eq!(schemas.validate(&value, index).err().map(|error| format!("{error:#}")), None);
+    }
 }

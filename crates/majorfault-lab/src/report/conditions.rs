@@ -4,6 +4,7 @@ use super::{Group, words};
 use crate::record;
 use crate::trial::{Arm, Direction, Trial};
 use majorfault::{Bytes, Nanos};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -119,8 +120,11 @@ fn how_often(group: &Group<'_>) -> String {
     }
 }
 
-/// The command for the job file, or for the one job that no file said, as far as the record has it.
+/// The command as it was given; of older records, as far as they have it.
 fn command_of_jobs(group: &Group<'_>) -> String {
+    if let Some(given) = group.arms.iter().flat_map(|arm| &arm.records).find_map(|record| record.command.as_ref()) {
+        return given.clone();
+    }
     let trial = group.trial;
     let file = trial.stage.split(", stage ").next().unwrap_or_default();
     let mut words = vec!["majorfault compare".to_owned(), quoted(if file.is_empty() { "JOB.fio" } else { file })];
@@ -137,6 +141,12 @@ pub(crate) fn typed(arm: &Arm) -> String {
     let given: Vec<String> = choice.given.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let colon = if given.is_empty() { "" } else { ":" };
     format!("{}{colon}{}", choice.name, given.join(","))
+}
+
+/// The command with these arguments as a shell reads it.
+pub fn as_typed(arguments: impl IntoIterator<Item = OsString>) -> String {
+    let words = arguments.into_iter().map(|word| quoted_path(Path::new(&word)));
+    ["majorfault".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// A path as a shell reads it: `/data/a`, `'/data/my file'`; `$'/data/caf\xe9'` (bash, zsh, ksh, POSIX of 2024) where it is
@@ -213,6 +223,22 @@ mod tests {
             "majorfault compare '/data/my file.bin' --size 1g --bs 4k --workload=strided:stride=256k --cache cold \
              --numjobs 1 --iodepth 32 --memory 256m --runtime 10s --time-based --method=pread --runs 1 --randseed 7"
         );
+    }
+
+    #[test]
+    fn a_job_file_is_run_again_by_the_command_as_it_was_given() {
+        let words = ["compare", "my job.fio", "--set", "bs=4k"].map(OsString::from);
+        let given = as_typed(words);
+        let records = [Run::of("pread")
+            .edit(|record| {
+                record.trial.stage = "my job.fio".to_owned();
+                record.trial.jobs = vec![crate::report::stage::tests::job("r", 100)];
+                record.command = Some(given.clone());
+            })
+            .record()];
+
+        assert_eq!(given, "majorfault compare 'my job.fio' --set bs=4k");
+        assert_eq!(command(&Summary::of(&records).groups[0]), given);
     }
 
     #[test]

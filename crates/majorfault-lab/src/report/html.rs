@@ -4,7 +4,9 @@
 
 use super::plot::{self, Look};
 use super::verdict::Standing;
-use super::{ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, question, race, terminal, words};
+use super::{
+    ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, question, race, stage, terminal, words,
+};
 use crate::record::{GateFinding, Record};
 use majorfault::{Error, Result};
 use minijinja::{Environment, Value, context};
@@ -60,6 +62,8 @@ fn group(group: &Group<'_>) -> Result<Value> {
         remarks => group.machine.remarks,
         conditions => one_line(group),
         arms => arms,
+        job_titles => stage::TITLES,
+        jobs => stage::rows(group),
         legend => shown,
         bars => plot::throughput(group)?,
         bars_caption => bars_caption(group),

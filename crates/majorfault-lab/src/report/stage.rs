@@ -74,14 +74,15 @@ fn row(arm: &ArmSummary<'_>, name: &str) -> Option<[String; 8]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::record::{Buckets, JobRun, Latency, WayRun};
     use crate::report::Summary;
     use crate::report::synthetic::Run;
-    use crate::trial::{BlockLength, Commits, EndsWith, JobOrder, Limits, Pace, Turns};
+    use crate::trial::{BlockLength, Commits, Direction, EndsWith, JobOrder, Limits, Pace, Turns};
+    use majorfault::Nanos;
 
-    fn job(name: &str, reads_percent: u8) -> Job {
+    pub(crate) fn job(name: &str, reads_percent: u8) -> Job {
         let block = BlockLength { bytes: 4096, to_bytes: 4096, percent: 100 };
         Job {
             name: name.to_owned(),
@@ -137,9 +138,29 @@ mod tests {
         let summary = Summary::of(&records);
 
         assert_eq!(heading(&summary.groups[0]).unwrap(), "a.fio, stage 2 of 3: r x 2, w");
+        let page = crate::report::html::page(&summary).unwrap();
+        assert!(page.contains("<td>800</td><td>3.12 MiB&#x2f;s</td>"), "{page}");
         let rows = rows(&summary.groups[0]);
         assert_eq!(rows[0], ["r", "pread", "800", "3.12 MiB/s", "–", "–", "–", "–"]);
         assert_eq!(rows[1], ["w", "pread", "–", "–", "100", "400 KiB/s", "10", "1 ms"]);
+    }
+
+    #[test]
+    fn a_trial_of_jobs_ends_when_the_last_one_does_where_each_only_reads_for_a_time() {
+        let timed = |reads, delay_ns: u64, runtime_ns| Job {
+            delay_ns,
+            limits: Limits { runtime_ns, accesses: None, time_based: false },
+            ..job("j", reads)
+        };
+        let longest = |jobs| Run::of("pread").edit(|record| record.trial.jobs = jobs).record().trial.longest();
+
+        assert_eq!(longest(vec![timed(100, 5, Some(10)), timed(100, 0, Some(12))]), Some(Nanos(15)));
+        assert_eq!(longest(vec![timed(100, 0, Some(10)), timed(100, 0, None)]), None);
+        assert_eq!(longest(vec![timed(99, 0, Some(10))]), None, "what it wrote is made durable after its time");
+        let plain = Run::of("pread").record().trial;
+        assert_eq!(plain.longest(), plain.limits.runtime_ns.map(Nanos));
+        let writes = Run::of("pread").edit(|record| record.trial.direction = Direction::Write).record().trial;
+        assert_eq!(writes.longest(), None);
     }
 
     #[test]

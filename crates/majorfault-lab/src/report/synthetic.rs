@@ -221,6 +221,7 @@ fn record(trial: Trial) -> Record {
         baseline: None,
         question: None,
         race: None,
+        command: None,
     }
 }
 

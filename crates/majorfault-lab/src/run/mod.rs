@@ -113,5 +113,6 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         baseline: None,
         question: None,
         race: None,
+        command: None,
     }
 }

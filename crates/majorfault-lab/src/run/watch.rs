@@ -9,7 +9,7 @@ use crate::run::worker::GRACE;
 use crate::run::{Session, page_cache};
 use crate::trial::Arm;
 use majorfault::observe::{self, HardwareUse, Kind, Observer, Scene, Snapshot};
-use majorfault::{Error, Result, Target};
+use majorfault::{Error, Nanos, Result, Target};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// How often a user's wish to stop is looked for.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How much longer a peer may take than its trial's time: a part that goes with that time, and one for its start and its end.
+const PATIENCE: (u32, Duration) = (10, Duration::from_secs(15));
 
 /// A line of the worker, or the rest of its output once it became a peer.
 enum Heard {
@@ -38,6 +41,9 @@ struct Watch<'a> {
     /// Readings on the timeline.
     samples: Vec<Snapshot>,
     told_to_stop: Option<Instant>,
+    /// When a peer should have ended long since.
+    overdue: Option<Instant>,
+    is_overdue: bool,
 }
 
 /// Follows `worker` through `order` and puts what it gives into `record`.
@@ -63,7 +69,17 @@ pub(super) fn watch(
     record.missing = observer.missing().iter().cloned().map(Into::into).collect();
     let before = observer.read();
     record.files[0] = file_states(&order.trial.data.files);
-    let mut watch = Watch { session, worker, heard, observer, before, samples: Vec::new(), told_to_stop: None };
+    let mut watch = Watch {
+        session,
+        worker,
+        heard,
+        observer,
+        before,
+        samples: Vec::new(),
+        told_to_stop: None,
+        overdue: None,
+        is_overdue: false,
+    };
     if order.program.is_empty() {
         watch.follow(record);
     } else {
@@ -72,6 +88,11 @@ pub(super) fn watch(
     watch.end(limit, record);
     record.files[1] = file_states(&order.trial.data.files);
     Ok(())
+}
+
+/// How long a peer may take whose trial ends after `time`.
+fn patience(time: Nanos) -> Duration {
+    Duration::from_nanos(time.0).saturating_mul(PATIENCE.0).saturating_add(PATIENCE.1)
 }
 
 /// What the files are now; empty where one of them cannot be looked at.
@@ -158,6 +179,7 @@ impl Watch<'_> {
                     record.notes.extend(notes);
                     self.go();
                     began = self.before.at;
+                    self.overdue = record.trial.longest().and_then(|time| Instant::now().checked_add(patience(time)));
                 }
                 Heard::Said(Said::Done(ended)) => return self.done(*ended, record),
                 Heard::Said(Said::Phase { .. }) => {}
@@ -208,6 +230,10 @@ impl Watch<'_> {
                     self.worker.interrupt();
                 }
                 self.told_to_stop = Some(Instant::now());
+            }
+            None if self.overdue.is_some_and(|when| Instant::now() > when) => {
+                self.worker.interrupt();
+                (self.told_to_stop, self.is_overdue) = (Some(Instant::now()), true);
             }
             Some(when) if when.elapsed() > GRACE => self.worker.kill(),
             _ => {}
@@ -283,8 +309,15 @@ impl Watch<'_> {
             let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
             record.outcome = Outcome::Failed(format!("the worker ended early ({how})"));
         }
-        if self.told_to_stop.is_some() && !killed_for_memory {
-            record.outcome = Outcome::Interrupted;
+        match self.told_to_stop {
+            Some(_) if self.is_overdue && !killed_for_memory => {
+                record.outcome = Outcome::Failed(
+                    "it went on long after its time was over, and was ended; leave it out with --no-peer, or see what it does by itself"
+                        .to_owned(),
+                );
+            }
+            Some(_) if !killed_for_memory => record.outcome = Outcome::Interrupted,
+            _ => {}
         }
         let began = record.timeline.began_ns as i64;
         record.timeline.at_ns = self.samples.iter().map(|sample| sample.at.0 as i64 - began).collect();

@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::needs::Missing;
+use crate::sys::pieces::{self, HUGE, Piece};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use std::alloc::{Layout, alloc, dealloc};
 use std::fs::File;
@@ -70,52 +71,66 @@ fn alignment(file: &File) -> std::result::Result<Alignment, rustix::io::Errno> {
     }
 }
 
-/// The size of a huge page, and the length from which on huge pages are requested.
-const HUGE: usize = 2 << 20;
+/// The length from which on a block has huge pages of its own.
 const HUGE_FROM: usize = 512 << 10;
 
 /// Zeroed memory at an aligned address.
 pub struct Block {
     address: NonNull<u8>,
-    layout: Layout,
+    length: usize,
+    memory: Memory,
+}
+
+/// Where the memory of a block is from.
+enum Memory {
+    /// The allocator, with this layout.
+    Allocated(Layout),
+    /// A huge page that several blocks share.
+    Piece(Piece),
 }
 
 // SAFETY: the block is owned memory without ties to a thread.
 unsafe impl Send for Block {}
 
 impl Block {
-    /// `length` bytes (at least 1) at a multiple of `alignment` and of 4096. From 512 KiB on they are made of huge pages
-    /// where the system grants them: a transfer into scattered small pages is split where the device takes fewer
-    /// segments (`queue/max_segments`).
+    /// `length` bytes (at least 1) at a multiple of `alignment` and of 4096. From 32 KiB on they are a piece of a huge page
+    /// and from 512 KiB on huge pages of their own, where the system grants them: a transfer into scattered small pages has
+    /// a segment for each, which the device carries out one by one, and is split where it takes fewer (`queue/max_segments`).
     ///
     /// Errors: Io where memory is short.
     pub fn new(length: usize, alignment: usize) -> Result<Block> {
+        let length = length.max(1);
+        if (pieces::FROM..HUGE_FROM).contains(&length) && alignment <= pieces::PIECE {
+            let piece = pieces::take(length)?;
+            return Ok(Block { address: piece.address(), length, memory: Memory::Piece(piece) }.zeroed());
+        }
         let unit = if length < HUGE_FROM { 4096 } else { HUGE };
         let alignment = alignment.next_power_of_two().max(unit);
-        let size = if unit == HUGE { length.next_multiple_of(HUGE) } else { length.max(1) };
-        let layout = Layout::from_size_align(size, alignment)
+        let length = if unit == HUGE { length.next_multiple_of(HUGE) } else { length };
+        let layout = Layout::from_size_align(length, alignment)
             .map_err(|_| Error::Invalid(format!("cannot make a buffer of {length} bytes aligned to {alignment}")))?;
         // SAFETY: the layout's size is not zero.
         let address = unsafe { alloc(layout) };
         if unit == HUGE && !address.is_null() {
             // SAFETY: the range is ours alone and not in use yet; where the advice is refused, small pages serve.
-            unsafe { libc::madvise(address.cast(), size, libc::MADV_HUGEPAGE) };
+            unsafe { libc::madvise(address.cast(), length, libc::MADV_HUGEPAGE) };
         }
-        match NonNull::new(address) {
-            Some(address) => {
-                // SAFETY: `size` bytes from there on are ours.
-                unsafe { address.write_bytes(0, size) };
-                Ok(Block { address, layout })
-            }
-            None => Err(Error::io(format!("allocate {length} bytes of memory"), "malloc", rustix::io::Errno::NOMEM)),
-        }
+        let address = NonNull::new(address).ok_or_else(|| pieces::short(length))?;
+        Ok(Block { address, length, memory: Memory::Allocated(layout) }.zeroed())
+    }
+
+    /// Itself, its bytes written for the first time.
+    fn zeroed(self) -> Block {
+        // SAFETY: `length` bytes from there on are ours.
+        unsafe { self.address.write_bytes(0, self.length) };
+        self
     }
 
     /// Makes the block at least `length` long; its content is lost where it has to grow.
     ///
     /// Errors: Io where memory is short.
     pub fn reserve(&mut self, length: usize, alignment: usize) -> Result<()> {
-        if self.layout.size() < length {
+        if self.length < length {
             *self = Block::new(length, alignment)?;
         }
         Ok(())
@@ -152,27 +167,30 @@ impl Block {
     }
 
     fn check(&self, range: &Range<usize>) {
-        let all = self.layout.size();
+        let all = self.length;
         assert!(range.start <= range.end && range.end <= all, "the part {range:?} is not in a block of {all} bytes");
     }
 
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: owned, initialised (zeroed) memory of this length.
-        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.layout.size()) }
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.length) }
     }
 
     /// Its bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.layout.size()) }
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.length) }
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, freed once.
-        unsafe { dealloc(self.address.as_ptr(), self.layout) };
+        match self.memory {
+            // SAFETY: allocated with this layout, freed once.
+            Memory::Allocated(layout) => unsafe { dealloc(self.address.as_ptr(), layout) },
+            Memory::Piece(ref piece) => pieces::give_back(piece),
+        }
     }
 }
 
@@ -188,5 +206,43 @@ mod tests {
         assert!(block.bytes().len() >= 1 << 20);
         assert_eq!(block.bytes().as_ptr() as usize % 4096, 0);
         assert!(block.bytes().iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn memory_that_was_used_before_is_zeroed_and_given_back() {
+        for length in [12 << 10, 64 << 10, 256 << 10] {
+            for _ in 0..200 {
+                let mut block = Block::new(length, 4096).unwrap();
+                assert!(block.bytes().iter().all(|byte| *byte == 0), "{length}");
+                block.bytes_mut().fill(7);
+            }
+        }
+        assert!(pieces::held() < 25 << 20, "{} bytes are held by blocks that are gone", pieces::held());
+    }
+
+    #[test]
+    fn blocks_of_a_few_pages_share_a_huge_page_and_begin_as_zeros() {
+        let mut first = Block::new(64 << 10, 512).unwrap();
+        first.bytes_mut().fill(7);
+        let where_it_was = first.bytes().as_ptr();
+        let second = Block::new(32 << 10, 4096).unwrap();
+        let distance = (second.bytes().as_ptr() as usize).abs_diff(where_it_was as usize);
+        drop(first);
+        let third = Block::new(64 << 10, 512).unwrap();
+
+        assert_eq!(second.bytes().as_ptr() as usize % pieces::PIECE, 0);
+        assert!(distance >= 32 << 10, "{distance}");
+        assert_eq!(third.bytes().len(), 64 << 10);
+        assert!(third.bytes().iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_forgotten_block_keeps_its_piece_for_ever() {
+        let mut block = Block::new(256 << 10, 4096).unwrap();
+        let forgotten = block.bytes().as_ptr() as usize;
+        block.forget();
+        let later: Vec<_> = (0..16).map(|_| Block::new(256 << 10, 4096).unwrap()).collect();
+
+        assert!(later.iter().all(|other| (other.bytes().as_ptr() as usize).abs_diff(forgotten) >= 256 << 10));
     }
 }

@@ -15,6 +15,7 @@ pub mod other_process;
 pub mod page_state;
 pub mod pages;
 pub mod perf;
+pub mod pieces;
 pub mod procmap;
 pub mod read;
 pub mod resident;
