@@ -321,6 +321,9 @@ pub trait Filler {
         let _ = index;
     }
 
+    /// Every extent is written, and what follows makes them durable. Told by [`Reader::update_and_sync`] only.
+    fn all_written(&mut self) {}
+
     /// Must set every byte of the extent `index`; its previous content is unspecified. Break ends the update early:
     /// this extent and those handed out before it are still written.
     fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()>;
@@ -366,6 +369,16 @@ pub trait Reader: Send {
     fn check_update(&self, extent: Extent) -> Result<()> {
         let _ = extent;
         Err(only_reads())
+    }
+
+    /// As [`update`](Reader::update), and returns once it and everything updated before is durable, as after [`sync`](Reader::sync);
+    /// where the method has a queue, that is asked for together with the writes.
+    ///
+    /// Errors: those of both; what was written is not known to be durable then.
+    fn update_and_sync(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        self.update(extents, filler)?;
+        filler.all_written();
+        self.sync()
     }
 
     /// Returns once everything updated so far through this reader or its siblings is on the device.

@@ -205,6 +205,48 @@ fn what_was_updated_is_in_the_file_after_sync() {
 }
 
 #[test]
+fn what_was_updated_and_synced_is_in_the_file_and_told_once_between_both() {
+    #[derive(Default)]
+    struct Told {
+        filled: usize,
+        written: usize,
+        /// Fills and writes when all was written.
+        all: Vec<[usize; 2]>,
+        most: usize,
+    }
+    impl Filler for Told {
+        fn fill(&mut self, _: usize, bytes: &mut [u8]) -> ControlFlow<()> {
+            bytes.fill(150);
+            self.filled += 1;
+            if self.filled == self.most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+        fn written(&mut self, _: usize) {
+            self.written += 1;
+        }
+        fn all_written(&mut self) {
+            self.all.push([self.filled, self.written]);
+        }
+    }
+    for (method, given) in variants() {
+        for most in [8, 3] {
+            let file = TestFile::on_disk(8 * PAGE);
+            let mut opened = open(method, file.target(true), &given);
+            let extents: Vec<Extent> = (0..8).map(|page| Extent { offset: page * PAGE as u64, length: PAGE }).collect();
+            let mut told = Told { most, ..Told::default() };
+
+            opened.reader.update_and_sync(&extents, &mut told).unwrap();
+            opened.reader.update_and_sync(&[], &mut Told::default()).unwrap();
+
+            let bytes = std::fs::read(file.path()).unwrap();
+            let written = bytes.chunks(PAGE).filter(|page| page.iter().all(|byte| *byte == 150)).count();
+            assert_eq!((written, told.filled), (most, most), "{} {given}", method.name);
+            assert_eq!(told.all.len(), 1, "{} {given}: {:?}", method.name, told.all);
+            assert!([0, most].contains(&told.all[0][1]), "{} {given}: {:?}", method.name, told.all);
+        }
+    }
+}
+
+#[test]
 fn break_ends_the_update_after_what_was_handed_out() {
     struct Two(usize);
     impl Filler for Two {

@@ -11,6 +11,7 @@ use crate::sys::cache::FileAdvice;
 use crate::sys::direct::Alignment;
 use crate::sys::read;
 use crate::sys::ring::{self, Operation, Queue, QueueOptions, Transfer};
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -101,6 +102,14 @@ struct UringReader {
     /// The state of each slot.
     work: Vec<Work>,
     free: Vec<usize>,
+}
+
+/// Extents that go through the queue in one go.
+struct Course {
+    operation: Operation,
+    count: usize,
+    /// Whether what is written is durable at its end.
+    is_durable: bool,
 }
 
 /// The work of one slot.
@@ -220,18 +229,19 @@ impl UringReader {
         Ok(complete)
     }
 
-    /// Drives `count` pieces of work through the queue: `begin` prepares the slot of the next one, `complete` takes it
+    /// Drives the pieces of work of a course through the queue: `begin` prepares the slot of the next one, `complete` takes it
     /// when its turn comes, after `came` was told that it has ended. The first error, or Break, stops new work; what is in flight is always waited for.
     fn drive(
         &mut self,
-        operation: Operation,
-        count: usize,
+        Course { operation, count, is_durable }: Course,
         mut begin: impl FnMut(&mut UringReader, usize, usize) -> Result<ControlFlow<()>>,
         mut came: impl FnMut(usize),
         mut complete: impl FnMut(&UringReader, usize) -> ControlFlow<()>,
         failed: impl Fn(&Work, std::io::Error) -> Error,
     ) -> Result<()> {
         let (mut next, mut in_flight) = (0, 0);
+        // Whether what has been written so far is to become durable, was sent to, and whether a write ended after that was sent.
+        let (mut sync, mut is_late) = (is_durable, false);
         let mut supply = ControlFlow::Continue(());
         let mut error = None;
         let mut arrived = VecDeque::with_capacity(self.work.len());
@@ -261,16 +271,34 @@ impl UringReader {
                 in_flight += 1;
                 pushed += 1;
             }
+            if sync && error.is_none() && (next == count || supply.is_break()) {
+                for file in 0..self.files.direct.files.len() {
+                    self.queue.push_sync(file)?;
+                    in_flight += 1;
+                }
+                sync = false;
+            }
             let take = |slot, result| ended.push((slot, result));
             match (arrived.len(), in_flight) {
+                (0, 0) if is_late && error.is_none() => return super::sync_files(&self.files.direct.target),
                 (0, 0) => return error.map_or(Ok(()), Err),
                 (0, _) => self.queue.submit_and_wait(awaited.min(in_flight) as usize, take)?,
                 (unseen, _) if pushed > 0 || unseen % LOOK == 0 => self.queue.submit_and_look(take)?,
                 _ => {}
             }
             for (slot, result) in ended.drain(..) {
+                if slot == self.queue.sync_slot() {
+                    in_flight -= 1;
+                    if let Err(why) = result {
+                        error.get_or_insert(not_durable(&self.files.direct.target, why));
+                    }
+                    continue;
+                }
                 match self.ended(slot, operation, result) {
-                    Ok(false) => continue,
+                    Ok(false) => {
+                        is_late |= is_durable;
+                        continue;
+                    }
                     Ok(true) => {
                         came(self.work[slot].index);
                         match operation {
@@ -299,14 +327,53 @@ impl UringReader {
     }
 }
 
+impl UringReader {
+    fn write(&mut self, extents: &[Extent], filler: &mut dyn Filler, is_durable: bool) -> Result<()> {
+        self.fit(extents)?;
+        let files = Arc::clone(&self.files);
+        files.direct.target.check_writable()?;
+        files.check_aligned(extents)?;
+        let count = extents.len();
+        let filler = RefCell::new(filler);
+        let (begun, ended, is_last) = (Cell::new(0), Cell::new(0), Cell::new(false));
+        self.drive(
+            Course { operation: Operation::Write, count, is_durable },
+            |uring, slot, index| {
+                let work = uring.work_for(index, extents[index])?;
+                uring.work[slot] = work;
+                let mut filler = filler.borrow_mut();
+                filler.submitted(index);
+                let flow = filler.fill(index, &mut uring.queue.slot_mut(slot)[work.begin..work.end]);
+                begun.set(begun.get() + 1);
+                is_last.set(index + 1 == count || flow.is_break());
+                Ok(flow)
+            },
+            |index| {
+                let mut filler = filler.borrow_mut();
+                filler.written(index);
+                ended.set(ended.get() + 1);
+                if is_durable && is_last.get() && ended.get() == begun.get() {
+                    filler.all_written();
+                }
+            },
+            |_, _| ControlFlow::Continue(()),
+            |work, error| transfer_error("write", &files.direct.target.files()[work.file], extents[work.index], error),
+        )
+    }
+}
+
+fn not_durable(target: &Target, why: std::io::Error) -> Error {
+    let path = target.files().first().map(|file| file.path.clone()).unwrap_or_default();
+    Error::io("make the writes durable", path, why)
+}
+
 impl Reader for UringReader {
     fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
         self.fit(extents)?;
         let files = Arc::clone(&self.files);
-        let visitor = std::cell::RefCell::new(visitor);
+        let visitor = RefCell::new(visitor);
         self.drive(
-            Operation::Read,
-            extents.len(),
+            Course { operation: Operation::Read, count: extents.len(), is_durable: false },
             |uring, slot, index| {
                 uring.work[slot] = uring.work_for(index, extents[index])?;
                 visitor.borrow_mut().submitted(index);
@@ -322,25 +389,11 @@ impl Reader for UringReader {
     }
 
     fn update(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
-        self.fit(extents)?;
-        let files = Arc::clone(&self.files);
-        files.direct.target.check_writable()?;
-        files.check_aligned(extents)?;
-        let filler = std::cell::RefCell::new(filler);
-        self.drive(
-            Operation::Write,
-            extents.len(),
-            |uring, slot, index| {
-                let work = uring.work_for(index, extents[index])?;
-                uring.work[slot] = work;
-                let mut filler = filler.borrow_mut();
-                filler.submitted(index);
-                Ok(filler.fill(index, &mut uring.queue.slot_mut(slot)[work.begin..work.end]))
-            },
-            |index| filler.borrow_mut().written(index),
-            |_, _| ControlFlow::Continue(()),
-            |work, error| transfer_error("write", &files.direct.target.files()[work.file], extents[work.index], error),
-        )
+        self.write(extents, filler, false)
+    }
+
+    fn update_and_sync(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        self.write(extents, filler, true)
     }
 
     fn check_update(&self, extent: Extent) -> Result<()> {

@@ -380,6 +380,10 @@ impl Reader for Prefetching {
         self.reader.check_update(extent)
     }
 
+    fn update_and_sync(&mut self, extents: &[Extent], filler: &mut dyn Filler) -> Result<()> {
+        self.reader.update_and_sync(extents, filler)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.reader.sync()
     }

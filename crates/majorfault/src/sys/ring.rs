@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::needs::{Missing, Need, Probe};
 use crate::sys::direct::Block;
-use io_uring::types::{Fd, Fixed};
+use io_uring::types::{Fd, Fixed, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 use std::fs::File;
 use std::io;
@@ -156,6 +156,34 @@ impl Queue {
         Ok(())
     }
 
+    /// Enqueues that what was written to a file becomes durable once all that was enqueued before has ended; what is enqueued later begins
+    /// after it. Sends entries where there is no room for another. It ends as "slot" [`sync_slot`](Queue::sync_slot).
+    ///
+    /// Errors: Invalid (no such file), Io (the ring belongs to another thread, or is broken).
+    pub fn push_sync(&mut self, file: usize) -> Result<()> {
+        let Some(descriptor) = self.files.get(file).map(AsRawFd::as_raw_fd) else {
+            return Err(Error::Invalid(format!("the queue has no file {file}")));
+        };
+        let data = FsyncFlags::DATASYNC;
+        let entry = match self.files_registered {
+            true => opcode::Fsync::new(Fixed(file as u32)).flags(data).build(),
+            false => opcode::Fsync::new(Fd(descriptor)).flags(data).build(),
+        };
+        let entry = entry.flags(squeue::Flags::IO_DRAIN).user_data(self.sync_slot() as u64);
+        loop {
+            // SAFETY: the file is owned by this queue, and no memory takes part.
+            match unsafe { self.ring.submission().push(&entry) } {
+                Ok(()) => return Ok(()),
+                Err(_) => self.submit()?,
+            }
+        }
+    }
+
+    /// The number by which an ended [`push_sync`](Queue::push_sync) is told, beyond all slots.
+    pub fn sync_slot(&self) -> usize {
+        self.options.slots as usize
+    }
+
     fn entry(&self, operation: Operation, file: usize, address: *mut u8, length: u32, slot: u16) -> Entry {
         let descriptor = Fd(self.files[file].as_raw_fd());
         let fixed = Fixed(file as u32);
@@ -226,7 +254,10 @@ impl Queue {
     fn take_ended(&mut self, mut ended: impl FnMut(usize, io::Result<usize>)) {
         for entry in self.ring.completion() {
             let slot = entry.user_data() as usize;
-            self.in_flight[slot] = false;
+            // A sync has no buffer that would have to be kept for it.
+            if let Some(busy) = self.in_flight.get_mut(slot) {
+                *busy = false;
+            }
             let result = entry.result();
             ended(slot, usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)));
         }
@@ -305,5 +336,65 @@ impl Drop for Queue {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::direct::reopen;
+    use crate::test_files::TestFile;
+
+    #[test]
+    fn a_sync_ends_after_all_that_was_enqueued_before_and_before_all_that_was_after() {
+        const SLOT: usize = 256 << 10;
+        const BEFORE: usize = 24;
+        let file = TestFile::on_disk((BEFORE + 1) * SLOT);
+        let target = file.target(true);
+        let (direct, _) = reopen(&target.files()[0].file, file.path(), true).unwrap();
+        let options = QueueOptions { depth: 32, slots: 32, slot: SLOT, register: true };
+        let Ok((mut queue, _)) = Queue::new(&[direct], options) else { return };
+        for _ in 0..6 {
+            let write = |slot: usize| Transfer {
+                operation: Operation::Write,
+                file: 0,
+                offset: (slot * SLOT) as u64,
+                begin: 0,
+                end: SLOT,
+            };
+            for slot in 0..BEFORE {
+                queue.push(slot, write(slot)).unwrap();
+            }
+            queue.push_sync(0).unwrap();
+            queue.push(BEFORE, write(BEFORE)).unwrap();
+
+            let mut order = Vec::new();
+            while order.len() < BEFORE + 2 {
+                let take = |slot, result: io::Result<usize>| order.push((slot, result.unwrap()));
+                queue.submit_and_wait(1, take).unwrap();
+            }
+
+            assert_eq!(order[BEFORE], (queue.sync_slot(), 0));
+            assert_eq!(order[BEFORE + 1].0, BEFORE);
+        }
+    }
+
+    #[test]
+    fn a_sync_finds_room_where_the_queue_is_full_and_knows_its_files() {
+        let file = TestFile::on_disk(4096);
+        let target = file.target(true);
+        let options = QueueOptions { depth: 2, slots: 2, slot: 4096, register: true };
+        let Ok((mut queue, _)) = Queue::new(&[target.files()[0].file.try_clone().unwrap()], options) else { return };
+        let mut ended = Vec::new();
+
+        for _ in 0..5 {
+            queue.push_sync(0).unwrap();
+        }
+        while ended.len() < 5 {
+            queue.submit_and_wait(1, |slot, result| ended.push((slot, result.unwrap()))).unwrap();
+        }
+
+        assert_eq!(ended, [(2, 0); 5]);
+        assert!(queue.push_sync(1).is_err());
     }
 }

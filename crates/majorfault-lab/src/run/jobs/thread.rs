@@ -83,6 +83,8 @@ struct Hands<'a, 'b> {
     file_bytes: u64,
     content: MadeContent,
     generation: u64,
+    /// When everything was written that is then made durable.
+    all_written: Nanos,
 }
 
 impl Hands<'_, '_> {
@@ -115,6 +117,10 @@ impl Filler for Hands<'_, '_> {
 
     fn written(&mut self, index: usize) {
         self.meter.written(index);
+    }
+
+    fn all_written(&mut self) {
+        self.all_written = monotonic();
     }
 
     fn fill(&mut self, index: usize, bytes: &mut [u8]) -> ControlFlow<()> {
@@ -342,10 +348,15 @@ impl<'a> JobThread<'a> {
             (true, Class::Explicit) => self.sync_all()?,
             _ => self.reader.sync()?,
         }
+        self.committed(began);
+        Ok(())
+    }
+
+    /// Counts a commit that was asked for at `began` and has ended.
+    fn committed(&mut self, began: Nanos) {
         let _ = self.commits.record(monotonic().0.saturating_sub(began.0).max(1));
         #[cfg(test)]
         self.ways.acknowledged.iter().for_each(|tell| tell(self.writes));
-        Ok(())
     }
 
     /// fsync of every file: the times, too.
@@ -419,6 +430,8 @@ impl<'a> JobThread<'a> {
         if accesses.is_empty() || !meter.goes_on() {
             return Ok(());
         }
+        // The commit that ends these writes is asked for with them, where there is a queue; not where it is to have the file's times.
+        let commits = self.is_commit_due() && self.method.depth.is_some() && !self.job.commits.metadata;
         let before = meter.accesses();
         meter.batch_of(side);
         let extents: Vec<Extent> = accesses.iter().map(|(_, access)| access.extent).collect();
@@ -430,16 +443,23 @@ impl<'a> JobThread<'a> {
             file_bytes: self.job.file_bytes,
             content: self.content,
             generation: self.generation,
+            all_written: Nanos(0),
         };
         match side {
             READS => self.reader.visit(&extents, &mut hands)?,
+            _ if commits => self.reader.update_and_sync(&extents, &mut hands)?,
             _ => self.reader.update(&extents, &mut hands)?,
         }
+        let since = hands.all_written;
         if side == WRITES {
             let made = meter.accesses() - before;
             let kept = (self.writes..self.writes + made).zip(&extents).filter(|(number, _)| number % KEEP_ONE_IN == 0);
             self.written.extend(kept.map(|(_, extent)| *extent));
             self.writes += made;
+            if commits {
+                self.since_commit = 0;
+                self.committed(since);
+            }
         }
         Ok(())
     }
