@@ -4,7 +4,7 @@
 
 use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive, question, race};
-use crate::record::{FORMAT, Record};
+use crate::record::{Buckets, FORMAT, Record};
 use crate::stats::{Estimate, PairedRatio, Told};
 use serde_json::{Map, Value, json};
 
@@ -13,7 +13,9 @@ use serde_json::{Map, Value, json};
 /// Of a summary: `question` is `first_pass`, `steady_state` or null where there was one only; `heading` says it; `visits_per_block` is
 /// [least, most] of the arms' medians, or null; `remark` what the figures are not of; `race` is null where each arm ran as often as
 /// was asked, else `{time_ns, is_over, says}`: whether the answer was sure, and what was cut short. An arm's `stopped_after` is the number of
-/// rounds after which the race stopped it, or null; its `runs_used` are then fewer, and its intervals cover what they say.
+/// rounds after which the race stopped it, or null; its `runs_used` are then fewer, and its intervals cover what they say. Its
+/// `queueing_ns` is what accesses of a queue waited as the next one until they were sent, which is no part of `latency_ns`; null
+/// without a queue.
 pub fn document(summary: &Summary<'_>, records: &[Record]) -> Value {
     let groups: Vec<Value> = summary.groups.iter().map(group).collect();
     json!({ "format": FORMAT, "summaries": groups, "records": records })
@@ -85,13 +87,14 @@ fn arm(arm: &ArmSummary<'_>) -> Value {
         "stopped_after": arm.stopped,
         "ratio_to_best": arm.ratio.as_ref().map(comparison),
         "figures": figures,
-        "latency_ns": latency(arm),
+        "latency_ns": quantiles(&arm.latency),
+        "queueing_ns": quantiles(&arm.queueing),
         "timeline": arm.phases,
     })
 }
 
-fn latency(arm: &ArmSummary<'_>) -> Value {
-    let at = |quantile| derive::percentile(&arm.latency, quantile);
+fn quantiles(found: &Buckets) -> Value {
+    let at = |quantile| derive::percentile(found, quantile);
     json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p99_9": at(0.999), "max": at(1.0) })
 }
 
