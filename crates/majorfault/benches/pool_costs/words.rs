@@ -7,7 +7,7 @@ use majorfault::pool::{Pool, PoolLayout};
 const SIZES: [(&str, u64); 3] = [("64 GiB", 64 * GIB), ("1 TiB", 1024 * GIB), ("10 TiB", 10 * 1024 * GIB)];
 
 /// Misses after which it is looked.
-const AFTER: [u64; 3] = [50_000, 200_000, 800_000];
+const AFTER: [u64; 2] = [20_000, 100_000];
 
 pub fn words(rows: &mut Vec<Row>) {
     for (name, length) in SIZES {
