@@ -45,6 +45,10 @@ pub struct Record {
     pub timeline: Timeline,
     /// How long accesses took, over the whole run.
     pub latency: Latency,
+    /// How long each access of a queue waited as the next one, until it was sent: for a slot of the queue, or for room in the
+    /// pool. No part of the latency; empty for methods without a queue, and for peers.
+    #[serde(default, skip_serializing_if = "Latency::is_empty")]
+    pub queueing: Latency,
     /// What is known of the correctness of the bytes seen.
     pub answer: Answer,
     /// What the page cache held before and after.
@@ -264,6 +268,13 @@ pub struct Latency {
     pub timed_one_in: u64,
     /// Their histogram.
     pub buckets: Buckets,
+}
+
+impl Latency {
+    /// Whether nothing was timed.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.0.is_empty()
+    }
 }
 
 /// What is known of the correctness of the bytes.

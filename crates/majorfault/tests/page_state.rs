@@ -4,7 +4,8 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 use majorfault::sys::page_state::{
-    Leave, NEW, Refused, Seen, Word, begin, is_undisturbed, lock, lock_dirty, lock_marked, pass, share, unlock, unshare,
+    Became, Leave, NEW, Seen, Word, begin, enter, is_undisturbed, lock, lock_dirty, lock_marked, pass, share, unlock,
+    unshare,
 };
 use std::sync::atomic::Ordering;
 
@@ -62,24 +63,13 @@ fn read(page: &Page) -> u64 {
 
 /// Reads the page's value, filling it first where it is evicted; `None` where somebody holds it.
 fn use_page(page: &Page, value: u64) -> Option<u64> {
-    match share(&page.word) {
-        Ok(()) => {
-            let found = read(page);
-            unshare(&page.word);
-            Some(found)
-        }
-        Err(Refused::Evicted) => {
-            let locked = lock(&page.word).ok()?;
-            if locked.was_evicted {
-                write(page, value);
-            }
-            unlock(&page.word, Leave::Reading, false);
-            let found = read(page);
-            unshare(&page.word);
-            Some(found)
-        }
-        Err(Refused::Busy) => None,
+    if enter(&page.word).ok()? == Became::Filler {
+        write(page, value);
+        unlock(&page.word, Leave::Reading, false);
     }
+    let found = read(page);
+    unshare(&page.word);
+    Some(found)
 }
 
 /// Marks, and evicts what it marked before; what is evicted is overwritten, as the kernel would with zeros.

@@ -2,7 +2,7 @@
 //! threads, and by shuttle through random schedules of six: no page is evicted twice, forgotten, or left unwritten by a flush.
 
 use majorfault::sys::page_state::{
-    Leave, NEW, Refused, Seen, Word, lock, lock_dirty, lock_marked, pass, share, unlock, unshare,
+    Became, Leave, NEW, Refused, Seen, Word, enter, lock, lock_dirty, lock_marked, pass, unlock, unshare,
 };
 use majorfault::sys::resident::{ClockRing, Dirty, Lock};
 use std::collections::{BTreeSet, VecDeque};
@@ -85,18 +85,12 @@ macro_rules! modelled {
                 /// Reads a page, bringing it where it is not there; nothing where somebody holds it.
                 pub fn read(&self, number: u64) {
                     let page = &self.pages[number as usize];
-                    let came = match share(&page.word) {
-                        Ok(()) => false,
-                        Err(Refused::Busy) => return,
-                        Err(Refused::Evicted) => {
-                            let Ok(locked) = lock(&page.word) else { return };
-                            if locked.was_evicted {
-                                self.fill(number);
-                            }
-                            unlock(&page.word, Leave::Reading, locked.dirty);
-                            locked.was_evicted
-                        }
-                    };
+                    let Ok(entered) = enter(&page.word) else { return };
+                    let came = entered == Became::Filler;
+                    if came {
+                        self.fill(number);
+                        unlock(&page.word, Leave::Reading, false);
+                    }
                     assert_ne!(page.memory.load(Ordering::Relaxed), GARBAGE, "evicted while it was held");
                     unshare(&page.word);
                     if came {
@@ -205,12 +199,22 @@ type Step = fn(&loom::Modelled);
 
 /// Runs these threads over two pages in memory, of which the second is dirty, through all orders of few preemptions.
 fn beside(threads: &'static [Step]) {
+    from(
+        |pool| {
+            pool.read(0);
+            pool.change(1);
+        },
+        threads,
+    );
+}
+
+/// Runs these threads over two pages that `start` prepared.
+fn from(start: Step, threads: &'static [Step]) {
     let mut model = ::loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
         let pool = loom::Modelled::new(2);
-        pool.read(0);
-        pool.change(1);
+        start(&pool);
         let begin = |step: &Step| {
             let (pool, step) = (Arc::clone(&pool), *step);
             loom::thread::spawn(move || step(&pool))
@@ -230,6 +234,10 @@ fn evict_all(pool: &loom::Modelled) {
 
 fn evict_one(pool: &loom::Modelled) {
     pool.evict(1);
+}
+
+fn read_first(pool: &loom::Modelled) {
+    pool.read(0);
 }
 
 fn read_both(pool: &loom::Modelled) {
@@ -259,6 +267,15 @@ fn two_hands_of_the_clock_take_no_page_twice() {
 fn a_page_that_comes_while_the_clock_goes_is_in_the_ring_once() {
     beside(&[evict_all, read_both]);
     beside(&[read_both, evict_all]);
+}
+
+#[test]
+fn a_page_that_another_thread_brought_and_changed_meanwhile_is_not_filled_again() {
+    const NOTHING: Step = |_| ();
+    from(NOTHING, &[read_first, change_first]);
+    from(NOTHING, &[change_first, read_first]);
+    from(NOTHING, &[read_first, read_first]);
+    from(NOTHING, &[change_first, read_first, evict_one]);
 }
 
 #[test]

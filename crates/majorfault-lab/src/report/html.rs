@@ -7,7 +7,7 @@ use super::verdict::Standing;
 use super::{
     ArmSummary, Group, Role, State, Summary, Trouble, conditions, derive, question, race, stage, terminal, words,
 };
-use crate::record::{GateFinding, Record};
+use crate::record::{Buckets, GateFinding, Record};
 use majorfault::{Error, Result};
 use minijinja::{Environment, Value, context};
 use std::collections::BTreeSet;
@@ -64,6 +64,7 @@ fn group(group: &Group<'_>) -> Result<Value> {
         arms => arms,
         job_titles => stage::TITLES,
         jobs => stage::rows(group),
+        queues => group.arms.iter().any(|arm| !arm.queueing.0.is_empty()),
         legend => shown,
         bars => plot::throughput(group)?,
         bars_caption => bars_caption(group),
@@ -107,8 +108,9 @@ fn pairs(conditions: Vec<(&'static str, String)>) -> Vec<Value> {
 
 fn arm_row(arm: &ArmSummary<'_>, look: Look) -> Value {
     let figure = |formula: &derive::Formula| arm.median(formula).map_or_else(unknown, formula.number);
-    let latency =
-        |quantile| derive::percentile(&arm.latency, quantile).map_or_else(unknown, |ns| words::nanos(ns as f64));
+    let quantile =
+        |found: &Buckets, at| derive::percentile(found, at).map_or_else(unknown, |ns| words::nanos(ns as f64));
+    let latency = |at| quantile(&arm.latency, at);
     let (word, reasons) = state(arm);
     let stopped = arm.stopped.map(|rounds| format!("stopped after {rounds}"));
     context! {
@@ -126,6 +128,7 @@ fn arm_row(arm: &ArmSummary<'_>, look: Look) -> Value {
         p99 => latency(0.99),
         p999 => latency(0.999),
         max => latency(1.0),
+        queueing => (!arm.queueing.0.is_empty()).then(|| [0.5, 0.99].map(|at| quantile(&arm.queueing, at)).join(" / ")),
         settings => arm.typical().map(settings).unwrap_or_default(),
     }
 }

@@ -4,7 +4,7 @@
 
 use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, Trouble, derive, question, race};
-use crate::record::{FORMAT, Question, Record};
+use crate::record::{Buckets, FORMAT, Question, Record};
 use crate::stats::{Estimate, PairedRatio, Told};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -172,6 +172,8 @@ struct ArmJson<'a> {
     figures: BTreeMap<&'static str, EstimateJson>,
     /// Of single accesses of all runs used.
     latency_ns: LatencyJson,
+    /// What accesses of a queue waited as the next one until they were sent, which is no part of `latency_ns`; nulls without a queue.
+    queueing_ns: LatencyJson,
     /// What was found on its timeline.
     timeline: Option<&'a str>,
 }
@@ -283,7 +285,6 @@ impl<'a> ArmJson<'a> {
         let figures =
             derive::ALL.iter().filter_map(|formula| Some((formula.name, EstimateJson::of(&arm.figure(formula)?))));
         let (state, reasons) = state(&arm.state);
-        let at = |quantile| derive::percentile(&arm.latency, quantile);
         ArmJson {
             arm: &arm.name,
             role: role(arm.role),
@@ -294,9 +295,17 @@ impl<'a> ArmJson<'a> {
             stopped_after: arm.stopped,
             ratio_to_best: arm.ratio.as_ref().map(RatioJson::of),
             figures: figures.collect(),
-            latency_ns: LatencyJson { p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max: at(1.0) },
+            latency_ns: LatencyJson::of(&arm.latency),
+            queueing_ns: LatencyJson::of(&arm.queueing),
             timeline: arm.phases.as_deref(),
         }
+    }
+}
+
+impl LatencyJson {
+    fn of(found: &Buckets) -> LatencyJson {
+        let at = |quantile| derive::percentile(found, quantile);
+        LatencyJson { p50: at(0.5), p90: at(0.9), p99: at(0.99), p99_9: at(0.999), max: at(1.0) }
     }
 }
 

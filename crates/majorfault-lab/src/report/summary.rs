@@ -78,6 +78,8 @@ pub struct ArmSummary<'a> {
     pub ratio: Option<PairedRatio>,
     /// Latency of all runs used.
     pub latency: Buckets,
+    /// How long accesses of a queue waited until they were sent, in all runs used.
+    pub queueing: Buckets,
     /// What was found on its timeline.
     pub phases: Option<String>,
     /// Rounds after which a race stopped it, as it was surely behind.
@@ -230,8 +232,10 @@ impl<'a> ArmSummary<'a> {
             Arm::Method(_) | Arm::Procedure(_) => Role::Method,
         };
         let latency = derive::merged(used.iter().map(|record| &record.latency.buckets));
+        let queueing = derive::merged(used.iter().map(|record| &record.queueing.buckets));
         let state = state(&records);
-        ArmSummary { name, role, state, order, records, used, ratio: None, latency, phases: None, stopped: None }
+        let (ratio, phases, stopped) = (None, None, None);
+        ArmSummary { name, role, state, order, records, used, ratio, latency, queueing, phases, stopped }
     }
 
     /// The estimate of a figure over the runs used.

@@ -102,6 +102,12 @@ impl Run {
         self
     }
 
+    /// How long accesses waited until they were sent.
+    pub fn queueing(mut self, buckets: &[(u64, u64)]) -> Run {
+        self.0.queueing = Latency { timed_one_in: 1, buckets: Buckets(buckets.to_vec()) };
+        self
+    }
+
     pub fn latency(mut self, buckets: &[(u64, u64)]) -> Run {
         self.0.latency = Latency { timed_one_in: 1, buckets: Buckets(buckets.to_vec()) };
         self
@@ -205,6 +211,7 @@ fn record(trial: Trial) -> Record {
         threads: Vec::new(),
         timeline: Timeline { interval_ns: INTERVAL_NS, ..Timeline::default() },
         latency: Latency::default(),
+        queueing: Latency::default(),
         answer: Answer::Checked,
         cache: CacheEvidence {
             resident_before_bytes: Some(0),

@@ -7,6 +7,7 @@ mod notes;
 
 use super::verdict::Standing;
 use super::{ArmSummary, Group, Role, State, Summary, conditions, derive, question, race, stage, words};
+use crate::record::Buckets;
 use crate::stats::PairedRatio;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, TableStyle, Width};
 use std::collections::BTreeSet;
@@ -124,21 +125,26 @@ fn circumstances(group: &Group<'_>) -> [String; 3] {
 
 /// Columns of the table, the most important first of those that a narrow screen leaves out: place in the table, from which
 /// width on it is shown.
-const COLUMNS: [(&str, usize); 9] = [
+const COLUMNS: [(&str, usize); 10] = [
     ("method", 0),
     ("", 0),
     ("ratio", 0),
     ("p50", 70),
     ("p99", 0),
+    (WAITED, 110),
     ("CPU\n/access", 90),
     ("faults\n/access", 90),
     ("device\n/wanted", 80),
     ("shoot-\ndowns/s", 90),
 ];
 
+/// How long accesses of a queue waited for a slot: a column only where a method of the table has a queue.
+const WAITED: &str = "slot wait\np99";
+
 fn table(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     let (throughput, unit) = throughput_of(group);
-    let is_shown = |at: usize| COLUMNS[at].1 <= to.width;
+    let queues = group.arms.iter().any(|arm| !arm.queueing.0.is_empty());
+    let is_shown = |at: usize| COLUMNS[at].1 <= to.width && (queues || COLUMNS[at].0 != WAITED);
     let titles = COLUMNS.iter().enumerate().filter(|(at, _)| is_shown(*at));
     let mut table = framed(titles.map(|(_, (title, _))| if title.is_empty() { unit } else { title }), to.width);
     for arm in &group.arms {
@@ -160,10 +166,11 @@ fn table(group: &Group<'_>, to: &mut Screen<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Longest name of an arm before it wraps: the figures beside it take 72 columns where all are shown.
+/// Longest name of an arm before it wraps: the figures beside it take 72 columns, 82 with the wait for a slot.
 fn name_width(width: usize) -> u16 {
     match width {
         ..70 => 20,
+        110.. => width as u16 - 82,
         _ => width.saturating_sub(72).max(28) as u16,
     }
 }
@@ -217,16 +224,17 @@ fn throughput_of(group: &Group<'_>) -> (&'static derive::Formula, &'static str) 
 fn row(arm: &ArmSummary<'_>, throughput: &derive::Formula) -> Vec<String> {
     let figure =
         |formula: &derive::Formula| arm.median(formula).map_or_else(|| words::UNKNOWN.to_owned(), formula.number);
-    let latency = |quantile| {
-        let found = derive::percentile(&arm.latency, quantile);
+    let quantile = |buckets: &Buckets, at| {
+        let found = derive::percentile(buckets, at);
         found.map_or_else(|| words::UNKNOWN.to_owned(), |ns| words::nanos(ns as f64))
     };
     vec![
         format!("{}{}", safe(&arm.name), mark(arm)),
         figure(throughput),
         arm.ratio.as_ref().map_or_else(|| words::UNKNOWN.to_owned(), ratio),
-        latency(0.5),
-        latency(0.99),
+        quantile(&arm.latency, 0.5),
+        quantile(&arm.latency, 0.99),
+        quantile(&arm.queueing, 0.99),
         figure(&derive::CPU),
         figure(&derive::FAULTS),
         figure(&derive::READ_AMPLIFICATION),
@@ -421,6 +429,20 @@ mod tests {
         assert!(at("direct") < at("pread") && at("pread") < at("null (control)"), "{text}");
         assert!(line_of(rows, "direct").contains("30.0 k/s              1.00"), "{text}");
         assert!(line_of(rows, "pread").contains("0.30 [0.30–0.30]"), "{text}");
+    }
+
+    #[test]
+    fn a_wide_table_has_the_wait_for_a_slot_where_a_method_has_a_queue() {
+        let queue = Run::of("uring").latency(&[(90_000, 100)]).queueing(&[(7_000, 98), (41_000, 2)]);
+        let records = [repeated_by(&queue, 30_000, 6), repeated("mmap", 9_000, 6)].concat();
+
+        let wide = shown(&records, 120, true);
+
+        assert!(wide.contains("slot wait"), "{wide}");
+        let rows = wide.split_once("\nmethod").unwrap().1;
+        assert!(line_of(rows, "uring").contains(" 41 us ") && !line_of(rows, "mmap").contains(" 41 us "), "{wide}");
+        assert!(!shown(&records, WIDTH, true).contains("slot wait"), "a narrow one has no room for it");
+        assert!(!shown(&repeated("mmap", 9_000, 6), 120, true).contains("slot wait"), "nobody waits");
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! One thread of a trial: extents from the plan, bytes through the reader, time into the meter.
 
 use crate::data::{MadeContent, sum_words};
-use crate::record::ThreadRun;
 use crate::run::check::Check;
-use crate::run::meter::{Interval, Meter, Until};
+use crate::run::meter::{Meter, Metered, Until};
 use crate::trial::{Direction, Trial};
 use crate::workload::{self, Plan, Space};
 use majorfault::access::{Filler, Reader, Visitor};
@@ -19,11 +18,7 @@ const KEEP_ONE_IN: u64 = 61;
 /// What one thread returns.
 pub struct Driven {
     /// Counts and time.
-    pub run: ThreadRun,
-    /// By interval.
-    pub intervals: Vec<Interval>,
-    /// Accesses for each one that was timed.
-    pub timed_one_in: u64,
+    pub metered: Metered,
     /// Whether the bytes were right.
     pub check: Check,
     /// A sample of the extents written.
@@ -94,8 +89,7 @@ pub fn drive(
     if error.is_some() {
         until.stop.store(true, std::sync::atomic::Ordering::Relaxed);
     }
-    let (run, intervals, timed_one_in) = thread.meter.finish();
-    Driven { run, intervals, timed_one_in, check: thread.check, written: thread.written, error }
+    Driven { metered: thread.meter.finish(), check: thread.check, written: thread.written, error }
 }
 
 struct Thread<'a> {

@@ -63,6 +63,8 @@ pub struct Ended {
     pub timeline: Timeline,
     /// Latencies of the whole run.
     pub latency: Latency,
+    /// How long accesses waited until they were sent.
+    pub queueing: Latency,
     /// Whether the bytes were right.
     pub answer: Answer,
     /// What a procedure counted itself.
@@ -83,6 +85,7 @@ impl Ended {
             threads: Vec::new(),
             timeline: Timeline::default(),
             latency: Latency::default(),
+            queueing: Latency::default(),
             answer: Answer::Unchecked("nothing was read".to_owned()),
             figures: BTreeMap::new(),
             jobs: Vec::new(),

@@ -101,6 +101,7 @@ fn blank(trial: &Trial, session: &Session<'_>) -> Record {
         threads: Vec::new(),
         timeline: Timeline { interval_ns: trial.interval_ns, ..Timeline::default() },
         latency: Latency::default(),
+        queueing: Latency::default(),
         answer: Answer::Unchecked("nothing was read".to_owned()),
         cache: CacheEvidence::default(),
         files: Default::default(),

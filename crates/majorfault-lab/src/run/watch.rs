@@ -284,7 +284,7 @@ impl Watch<'_> {
     }
 
     fn done(&mut self, ended: Ended, record: &mut Record) {
-        let Ended { outcome, settings, notes, threads, timeline, latency, answer, figures, jobs } = ended;
+        let Ended { outcome, settings, notes, threads, timeline, latency, queueing, answer, figures, jobs } = ended;
         record.jobs = jobs;
         record.figures = figures;
         record.outcome = outcome;
@@ -293,6 +293,7 @@ impl Watch<'_> {
         record.threads = threads;
         record.timeline = timeline;
         record.latency = latency;
+        record.queueing = queueing;
         record.answer = answer;
     }
 

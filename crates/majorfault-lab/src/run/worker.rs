@@ -136,8 +136,8 @@ fn work_jobs<W: Write>(order: &Assignment, stop: &AtomicBool, line: &mut Line<W>
     let closed = stage.close();
     phase(line, "close", began, monotonic());
     let outcome = outcome(closed.driven.iter().find_map(|one| one.error.as_ref()), stop);
-    let (timeline, latency) = add_up(trial, closed.began, &closed.driven);
-    Ok(Ended { timeline, latency, ..closed.told(outcome) })
+    let (timeline, latency, queueing) = add_up(trial, closed.began, &closed.driven);
+    Ok(Ended { timeline, latency, queueing, ..closed.told(outcome) })
 }
 
 /// The target, with the promise by which mapped methods lend bytes in place: what is measured is no copy.
@@ -216,10 +216,10 @@ fn run_method<W: Write>(
         Direction::Read => check::answer(&driven.iter().map(|one| &one.check).collect::<Vec<_>>()),
         Direction::Write => read_back(&target, &driven, generation, is_control(trial)),
     };
-    let (timeline, latency) = add_up(trial, visit_began, &driven);
-    let threads = driven.iter().map(|one| one.run.clone()).collect();
+    let (timeline, latency, queueing) = add_up(trial, visit_began, &driven);
+    let threads = driven.iter().map(|one| one.metered.run.clone()).collect();
     let (figures, jobs) = Default::default();
-    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, answer, figures, jobs })
+    Ok(Ended { outcome, settings: settings.0, notes, threads, timeline, latency, queueing, answer, figures, jobs })
 }
 
 /// Shows the first part of the range once: what a pool keeps below its own budget is not warm because the page cache is.
@@ -304,11 +304,11 @@ fn until<'a>(trial: &Trial, thread: u32, began: Nanos, stop: &'a AtomicBool) -> 
 }
 
 fn check_of(trial: &Trial) -> Check {
-    match trial.data.content_seed {
-        _ if is_control(trial) => Check::Nothing("the control does not read the file"),
+    let check = match trial.data.content_seed {
         Some(seed) => Check::MadeContent { content: MadeContent::of(seed), wrong: 0, first: None },
         None => Check::Digests(Vec::new()),
-    }
+    };
+    if is_control(trial) { Check::Untold(Box::new(check), "the control does not read the file") } else { check }
 }
 
 fn is_control(trial: &Trial) -> bool {
@@ -347,12 +347,12 @@ fn is_written(target: &Target, extent: Extent, generation: u64) -> bool {
         && MadeContent::page_and_generation(&page) == Some((extent.offset / PAGE as u64, generation))
 }
 
-/// The intervals of all threads, added.
-fn add_up(trial: &Trial, began: Nanos, driven: &[Driven]) -> (Timeline, Latency) {
-    let longest = driven.iter().map(|one| one.intervals.len()).max().unwrap_or(0);
+/// What all threads' clocks have, added: the intervals, how long accesses took, and how long they waited until they were sent.
+fn add_up(trial: &Trial, began: Nanos, driven: &[Driven]) -> (Timeline, Latency, Latency) {
+    let longest = driven.iter().map(|one| one.metered.intervals.len()).max().unwrap_or(0);
     let sums: Vec<Interval> = (0..longest)
         .filter_map(|number| {
-            let mut same = driven.iter().filter_map(|one| one.intervals.get(number));
+            let mut same = driven.iter().filter_map(|one| one.metered.intervals.get(number));
             let mut sum = same.next()?.clone();
             same.for_each(|other| sum.merge(other));
             Some(sum)
@@ -364,7 +364,7 @@ fn add_up(trial: &Trial, began: Nanos, driven: &[Driven]) -> (Timeline, Latency)
             whole
         })
     });
-    let timed_one_in = driven.iter().map(|one| one.timed_one_in).max().unwrap_or(0);
+    let timed_one_in = driven.iter().map(|one| one.metered.timed_one_in).max().unwrap_or(0);
     let timeline = Timeline {
         began_ns: began.0,
         interval_ns: trial.interval_ns,
@@ -372,8 +372,17 @@ fn add_up(trial: &Trial, began: Nanos, driven: &[Driven]) -> (Timeline, Latency)
         latency: sums.iter().map(|interval| buckets(&interval.latency)).collect(),
         ..Timeline::default()
     };
-    let buckets = whole.map(|whole| buckets(&whole.latency)).unwrap_or_default();
-    (timeline, Latency { timed_one_in, buckets })
+    let latency = Latency { timed_one_in, buckets: whole.map(|whole| buckets(&whole.latency)).unwrap_or_default() };
+    let waits = driven.iter().map(|one| &one.metered.queueing).cloned().reduce(|mut all, one| {
+        // Automatic resizing makes this infallible.
+        let _ = all.add(one);
+        all
+    });
+    let queueing = match waits.filter(|waits| !waits.is_empty()) {
+        Some(waits) => Latency { timed_one_in, buckets: buckets(&waits) },
+        None => Latency::default(),
+    };
+    (timeline, latency, queueing)
 }
 
 /// How long the watcher waits for a worker that was told to stop.

@@ -27,6 +27,8 @@ fn plan(space: &Space, given: &Given) -> Result<Box<dyn Plan>> {
     let UniformParams {} = UniformParams::from_given(given)?;
     space.check()?;
     let (space, mut random) = (*space, space.random());
-    let left = space.blocks() / u64::from(space.threads);
-    Ok(Box::new(Drawn { left, draw: move || space.extent(random.random_range(0..space.blocks())) }))
+    // Divided once, and not at each draw.
+    let blocks = space.blocks();
+    let left = blocks / u64::from(space.threads);
+    Ok(Box::new(Drawn { left, draw: move || space.extent(random.random_range(0..blocks)) }))
 }

@@ -71,9 +71,12 @@ fn plan(space: &Space, given: &Given) -> Result<Box<dyn Plan>> {
         .map_err(|why| Error::Invalid(format!("theta={theta}: {why}; legal is a number from 0 on")))?;
     let (space, mut random) = (*space, space.random());
     let left = space.blocks() / u64::from(space.threads);
+    // The same place as by the prime itself, from factors that fit one division of 64 bits where the file is not huge.
+    let blocks = u128::from(space.blocks());
+    let scatter = SCATTER % blocks;
     let draw = move || {
         let rank = law.sample(&mut random) as u128 - 1;
-        space.extent((rank * SCATTER % u128::from(space.blocks())) as u64)
+        space.extent((rank * scatter % blocks) as u64)
     };
     Ok(Box::new(Drawn { left, draw }))
 }

@@ -3,13 +3,15 @@
 //! Start, flush of nothing, and a miss, for files of 1 GiB, 64 GiB and 1 TiB behind 64 MiB of memory (the reader below gives
 //! zeros at once); durable writes through [`PooledFile`] beside pwrite(2) and fdatasync(2) and beside `uring`, on a file in
 //! /var/tmp; reads of resident pages beside a raw pointer. Arms take turns, six times; shown are the median, and the least and the
-//! most. `-- writes`, `-- sizes`, `-- resident` or `-- shared` (what many threads cost each other) runs one part, `--runs N` takes other counts.
+//! most. `-- writes`, `-- sizes`, `-- resident`, `-- shared` (what many threads cost each other) or `-- words` (what
+//! is kept for pages that are not in memory) runs one part, `--runs N` takes other counts.
 #![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
 
 mod resident;
 #[path = "../rows/mod.rs"]
 mod rows;
 mod shared;
+mod words;
 
 use majorfault::access::{Filler, Reader, Visitor};
 use majorfault::pool::{Pool, PoolLayout, PooledFile};
@@ -62,8 +64,13 @@ fn processor_ns() -> f64 {
 
 /// Bytes of this process in memory.
 fn resident() -> u64 {
+    status("VmRSS:")
+}
+
+/// Bytes of this process, by a name of proc_pid_status(5).
+fn status(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect(name);
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
 }
 
@@ -160,7 +167,7 @@ fn writes(rows: &mut Vec<Row>, path: &Path, turn: usize) {
     }
 }
 
-const PARTS: [&str; 4] = ["sizes", "writes", "resident", "shared"];
+const PARTS: [&str; 5] = ["sizes", "writes", "resident", "shared", "words"];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -182,6 +189,9 @@ fn main() {
         }
         if asked("shared") {
             shared::shared(&mut rows);
+        }
+        if asked("words") {
+            words::words(&mut rows);
         }
         if let Some(resident) = &resident {
             resident.measure(&mut rows, turn);

@@ -4,8 +4,8 @@ use super::{Inner, write};
 use crate::access::{Reader, Visitor};
 use crate::error::{Error, Result};
 use crate::files::Extent;
-use crate::sys::page_state::{Refused, Seen};
-use crate::sys::pages::{Exclusive, Shared};
+use crate::sys::page_state::Seen;
+use crate::sys::pages::{Entered, Exclusive, Shared};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
@@ -67,7 +67,7 @@ pub(super) fn fetch(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Res
 /// Reads those of these pages that are absent and not in use: it never waits for another thread's read.
 pub(super) fn expect(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Result<()> {
     let take = |(index, number): (usize, &u64)| {
-        let held = pool.memory.lock(*number).ok().filter(|held| !held.is_filled())?;
+        let held = pool.memory.lock_evicted(*number).ok()?;
         Some((index, held))
     };
     let absent: Vec<_> = pages.iter().enumerate().filter_map(take).collect();
@@ -90,21 +90,17 @@ pub(super) fn bring<'p>(
         let mut later = Vec::new();
         let mut absent: Vec<(usize, Exclusive<'p>)> = Vec::new();
         for index in waiting {
-            let number = pages[index];
-            match pool.memory.share(number) {
-                Ok(held) => {
+            match pool.memory.enter(pages[index]) {
+                Ok(Entered::Shared(held)) => {
                     hits.count += 1;
                     arrivals.submitted(index);
                     if arrivals.ready(index, held).is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
                 }
-                Err(Refused::Busy) => later.push(index),
-                Err(Refused::Evicted) => match pool.memory.lock(number) {
-                    Ok(held) if !held.is_filled() => absent.push((index, held)),
-                    // Another thread was faster, or holds it: look again.
-                    _ => later.push(index),
-                },
+                Ok(Entered::Absent(held)) => absent.push((index, held)),
+                // Another thread was faster, or holds it: look again.
+                Err(_) => later.push(index),
             }
         }
         if absent.is_empty() {

@@ -84,6 +84,15 @@ pub struct Locked {
     pub dirty: bool,
 }
 
+/// What became of a thread that wants a page's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Became {
+    /// It is one of the readers of a page in memory.
+    Reader,
+    /// It is the only holder of a page whose bytes are absent: it brings them, or releases the page as evicted again.
+    Filler,
+}
+
 /// What a writer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
@@ -112,6 +121,22 @@ pub fn lock(word: &impl Word) -> Result<Locked, Refused> {
     match found & STATE {
         FREE | MARKED | EVICTED => lock_from(word, found),
         _ => Err(Refused::Busy),
+    }
+}
+
+/// Becomes the only holder of a page that is not in memory: a page that another thread brought meanwhile is refused, as it may
+/// have been changed since.
+pub fn lock_evicted(word: &impl Word) -> Result<(), Refused> {
+    let found = word.load(Ordering::Relaxed);
+    if found & STATE == EVICTED { lock_from(word, found).map(drop) } else { Err(Refused::Busy) }
+}
+
+/// Becomes a reader of a page in memory, or the filler of one that is not. Only refused as busy.
+pub fn enter(word: &impl Word) -> Result<Became, Refused> {
+    match share(word) {
+        Ok(()) => Ok(Became::Reader),
+        Err(Refused::Evicted) => lock_evicted(word).map(|()| Became::Filler),
+        Err(Refused::Busy) => Err(Refused::Busy),
     }
 }
 
@@ -246,12 +271,14 @@ mod tests {
 
     /// The result of each transition on a word with this `state`, with a version and with and without a change: the new state,
     /// or why it was refused. Neither the version nor the change may be touched.
-    fn transitions(state: u64, dirty: u64) -> [Result<u64, Refused>; 6] {
+    fn transitions(state: u64, dirty: u64) -> [Result<u64, Refused>; 8] {
         let rest = at(77, dirty);
-        let all: [fn(&AtomicU64) -> Option<Refused>; 6] = [
+        let all: [fn(&AtomicU64) -> Option<Refused>; 8] = [
             |word| lock(word).err(),
             |word| lock_marked(word).err(),
             |word| lock_dirty(word).err(),
+            |word| lock_evicted(word).err(),
+            |word| enter(word).err(),
             |word| share(word).err(),
             |word| begin(word).err(),
             |word| {
@@ -277,16 +304,16 @@ mod tests {
     #[test]
     fn every_state_allows_what_it_should_and_nothing_else() {
         let writer = Ok(WRITER);
-        //                      lock    marked  dirty   share    begin      pass
+        //                      lock    marked  dirty   evicted enter    share    begin      pass
         #[rustfmt::skip]
         let dirty = [
-            (FREE,         [writer, BUSY,   writer, Ok(2),   Ok(FREE),  Ok(MARKED)]),
-            (2,            [BUSY,   BUSY,   BUSY,   Ok(3),   Ok(2),     Ok(2)]),
-            (252,          [BUSY,   BUSY,   BUSY,   Ok(253), Ok(252),   Ok(252)]),
-            (MOST_READERS, [BUSY,   BUSY,   BUSY,   BUSY,    Ok(253),   Ok(253)]),
-            (WRITER,       [BUSY,   BUSY,   BUSY,   BUSY,    BUSY,      Ok(WRITER)]),
-            (MARKED,       [writer, writer, writer, Ok(2),   Ok(FREE),  Ok(MARKED)]),
-            (EVICTED,      [writer, BUSY,   GONE,   GONE,    GONE,      Ok(EVICTED)]),
+            (FREE,         [writer, BUSY,   writer, BUSY,   Ok(2),   Ok(2),   Ok(FREE),  Ok(MARKED)]),
+            (2,            [BUSY,   BUSY,   BUSY,   BUSY,   Ok(3),   Ok(3),   Ok(2),     Ok(2)]),
+            (252,          [BUSY,   BUSY,   BUSY,   BUSY,   Ok(253), Ok(253), Ok(252),   Ok(252)]),
+            (MOST_READERS, [BUSY,   BUSY,   BUSY,   BUSY,   BUSY,    BUSY,    Ok(253),   Ok(253)]),
+            (WRITER,       [BUSY,   BUSY,   BUSY,   BUSY,   BUSY,    BUSY,    BUSY,      Ok(WRITER)]),
+            (MARKED,       [writer, writer, writer, BUSY,   Ok(2),   Ok(2),   Ok(FREE),  Ok(MARKED)]),
+            (EVICTED,      [writer, BUSY,   GONE,   writer, writer,  GONE,    GONE,      Ok(EVICTED)]),
         ];
         for (state, mut expected) in dirty {
             assert_eq!(transitions(state, DIRTY), expected, "state {state}, changed");
@@ -311,6 +338,15 @@ mod tests {
         assert_eq!(find(FREE), Locked { was_evicted: false, dirty: false });
         assert_eq!(find(MARKED + DIRTY), Locked { was_evicted: false, dirty: true });
         assert_eq!(find(EVICTED), Locked { was_evicted: true, dirty: false });
+    }
+
+    #[test]
+    fn who_wants_a_page_reads_it_where_it_is_and_fills_it_where_it_is_not() {
+        let become_of = |state| enter(&AtomicU64::new(at(5, state)));
+
+        assert_eq!([FREE, MARKED + DIRTY, 2].map(become_of), [Ok(Became::Reader); 3]);
+        assert_eq!(become_of(EVICTED), Ok(Became::Filler));
+        assert_eq!([WRITER, MOST_READERS].map(become_of), [Err(Refused::Busy); 2]);
     }
 
     #[test]

@@ -61,6 +61,14 @@ pub struct Exclusive<'m> {
     filled: bool,
 }
 
+/// A page that was asked for ([`PageMemory::enter`]).
+pub enum Entered<'m> {
+    /// It is in memory.
+    Shared(Shared<'m>),
+    /// Its bytes are absent; this holder brings them.
+    Absent(Exclusive<'m>),
+}
+
 /// Pages next to each other that nobody changes or evicts while this lives.
 pub struct Shared<'m> {
     /// Where the pages are; what a read needs of it is below, without another step.
@@ -227,6 +235,25 @@ impl PageMemory {
     /// Becomes the only holder of a page, in memory or not ([`Exclusive::is_filled`]).
     pub fn lock(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
         state::lock(self.word(number)).map(|locked| self.exclusive(number, locked))
+    }
+
+    /// Becomes the only holder of a page that is not in memory.
+    pub fn lock_evicted(&self, number: u64) -> std::result::Result<Exclusive<'_>, Refused> {
+        state::lock_evicted(self.word(number)).map(|()| self.absent(number))
+    }
+
+    /// Becomes a reader of a page in memory, or the only holder of one that is not: never of one that another thread brought
+    /// meanwhile.
+    pub fn enter(&self, number: u64) -> std::result::Result<Entered<'_>, Refused> {
+        let word = self.word(number);
+        state::enter(word).map(|entered| match entered {
+            state::Became::Reader => Entered::Shared(self.held(std::slice::from_ref(word), number)),
+            state::Became::Filler => Entered::Absent(self.absent(number)),
+        })
+    }
+
+    fn absent(&self, number: u64) -> Exclusive<'_> {
+        self.exclusive(number, state::Locked { was_evicted: true, dirty: false })
     }
 
     /// Becomes the only holder of a page that the clock marked and nobody has used since.

@@ -196,15 +196,9 @@ impl<'a> JobThread<'a> {
         }
         let wall_ns = monotonic().0.saturating_sub(own_start.0);
         let ways = meter.ways();
-        let (run, intervals, timed_one_in) = meter.finish();
+        let metered = meter.finish();
         let JobThread { check, written, commits, reader, .. } = self;
-        RanJob {
-            driven: Driven { run, intervals, timed_one_in, check, written, error },
-            ways,
-            commits,
-            wall_ns,
-            reader,
-        }
+        RanJob { driven: Driven { metered, check, written, error }, ways, commits, wall_ns, reader }
     }
 
     fn until<'s>(&self, began: Nanos, from: Nanos, time: Option<u64>, accesses: u64, stop: &'s AtomicBool) -> Until<'s>

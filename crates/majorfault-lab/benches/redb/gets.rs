@@ -1,41 +1,24 @@
-//! redb on our pool beside redb on its own file: `cargo bench -p majorfault-lab --bench redb`.
-//!
 //! Random gets of 1000 bytes from a database of 600 MiB by four threads, in a process of its own each time, cold, in turns:
 //! with memory for all of it, and within a limit of 160 MiB, of which the pool has 96 MiB (its own cache is 16 MiB in both).
 //! Prints the ratios of the rounds.
 
-#[path = "../../majorfault/tests/on_pool/mod.rs"]
-mod on_pool;
-
+use super::on_pool::OnPool;
+use super::{CACHE, LIMIT, POOL, THREADS, cool, placed, said};
 use majorfault::Bytes;
 use majorfault::pool::PooledFile;
-use majorfault_lab::place::MemoryLimit;
-use on_pool::OnPool;
 use redb::{Database, ReadableDatabase, TableDefinition};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Instant;
 
 const VALUES: TableDefinition<u64, &[u8]> = TableDefinition::new("values");
 const KEYS: u64 = 500_000;
 const VALUE: usize = 1000;
 const GETS: u64 = 10_000;
-const THREADS: u64 = 4;
 const ROUNDS: usize = 5;
-const CACHE: usize = 16 << 20;
-
-fn main() {
-    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
-    match (arguments.next(), arguments.next(), arguments.next()) {
-        (Some(kind), Some(path), Some(budget)) => get(&kind, Path::new(&path), budget.parse().expect("bytes")),
-        _ => compare(),
-    }
-}
 
 /// The child: waits until it is placed, then gets.
-fn get(kind: &str, path: &Path, budget: u64) {
-    std::io::stdin().read_line(&mut String::new()).expect("a word from the parent");
+pub fn child(kind: &str, path: &Path, budget: u64) {
+    placed();
     let mut builder = Database::builder();
     builder.set_cache_size(CACHE);
     let database = match kind {
@@ -65,17 +48,17 @@ fn get(kind: &str, path: &Path, budget: u64) {
     println!("{}", (THREADS * GETS) as f64 / began.elapsed().as_secs_f64());
 }
 
-fn compare() {
+pub fn compare() {
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
     let path = dir.path().join("redb");
     make(&path);
     let length = std::fs::metadata(&path).expect("the file just made").len();
     println!("database of {} MiB", length >> 20);
-    for (name, limit, budget) in [("inside", None, length), ("beyond", Some(160 << 20), 96 << 20)] {
+    for (name, limit, budget) in [("inside", None, length), ("beyond", Some(LIMIT), POOL)] {
         let mut ratios = Vec::new();
         for round in 0..ROUNDS {
             let order = if round % 2 == 0 { ["file", "pool"] } else { ["pool", "file"] };
-            let mut rates = order.map(|kind| (kind, child(kind, &path, budget, limit)));
+            let mut rates = order.map(|kind| (kind, rate(kind, &path, budget, limit)));
             rates.sort_unstable_by_key(|(kind, _)| *kind);
             println!("{name}: file {:.0} gets/s, pool {:.0} gets/s", rates[0].1, rates[1].1);
             ratios.push(rates[1].1 / rates[0].1);
@@ -100,21 +83,10 @@ fn make(path: &Path) {
 }
 
 /// Gets a second, cold.
-fn child(kind: &str, path: &PathBuf, budget: u64, limit: Option<u64>) -> f64 {
-    let file = std::fs::File::open(path).expect("the database's file");
-    file.sync_all().expect("data on the disk");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
-    let place = limit.map(|bytes| MemoryLimit::create(Bytes(bytes)).expect("the right to limit memory"));
-    let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args([kind, &path.display().to_string(), &budget.to_string()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("a child");
-    if let Some(place) = &place {
-        place.add(child.id()).expect("a place for the child");
-    }
-    child.stdin.take().expect("piped").write_all(b"go\n").expect("a child that listens");
-    let said = child.wait_with_output().expect("a child that ends");
-    String::from_utf8_lossy(&said.stdout).trim().parse().expect("gets a second")
+fn rate(kind: &str, path: &Path, budget: u64, limit: Option<u64>) -> f64 {
+    cool(path);
+    said(&["gets", kind, &path.display().to_string(), &budget.to_string()], limit)
+        .trim()
+        .parse()
+        .expect("gets a second")
 }
