@@ -128,8 +128,8 @@ impl Bench {
         let (base, others) = arms.split_first().expect("a way to compare with");
         for (name, _) in others {
             let of = |name: &str| rows::runs(&self.rows, &format!("{title}, {state}: {name}")).to_vec();
-            for (base, took) in of(&base.0).into_iter().zip(of(name)) {
-                note(&mut self.rows, format!("{title}, {state}: {} / {name}", base.0), "x", base / took);
+            for (other, took) in of(&base.0).into_iter().zip(of(name)) {
+                note(&mut self.rows, format!("{title}, {state}: {} / {name}", base.0), "x", other / took);
             }
         }
     }
@@ -188,14 +188,12 @@ fn main() {
         if is_asked("knobs") {
             let arms = [
                 ours.clone(),
-                bench.ours("not registered", FileStore::options().register(false)),
                 bench.ours("depth 16", FileStore::options().depth(16)),
                 bench.ours("depth 32", FileStore::options().depth(32)),
                 bench.ours("depth 128", FileStore::options().depth(128)),
                 bench.ours("depth 256", FileStore::options().depth(256)),
             ];
             bench.turns("knobs", state, &arms, std::slice::from_ref(&some));
-            bench.turns("knobs, 16", state, &arms[..2], &[some[..16].to_vec()]);
         }
     }
     print(&bench.rows);

@@ -69,7 +69,6 @@ pub struct Options {
 struct Settings {
     depth: u32,
     direct: bool,
-    register: bool,
     threads: usize,
     gap: u64,
     queue: bool,
@@ -79,11 +78,13 @@ struct Settings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Calls that were one visit of an `io_uring` reader.
+    /// Calls that were one visit: what is cached copied, all else in flight together by `io_uring`.
     pub visits: u64,
-    /// Reads in these visits, and their bytes.
+    /// Reads in these visits: ranges that touch are one, a long one is several.
     pub reads: u64,
-    /// Bytes that they brought; more than was asked for where a gap was read, less where ranges overlap.
+    /// Those of them that the page cache answered at once, without the queue.
+    pub cached: u64,
+    /// Bytes that all of these reads brought; more than was asked for where a gap was read, less where ranges overlap.
     pub bytes: u64,
     /// Calls left to `LocalFileSystem` because one short read answers them, or none.
     pub single: u64,
@@ -101,6 +102,7 @@ pub struct Counts {
 struct Seen {
     visits: AtomicU64,
     reads: AtomicU64,
+    cached: AtomicU64,
     bytes: AtomicU64,
     single: AtomicU64,
     refused: AtomicU64,
@@ -120,16 +122,17 @@ impl FileStore {
     /// Options for opening, each at its default.
     pub fn options() -> Options {
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-        Options { settings: Settings { depth: 64, direct: false, register: true, threads, gap: 0, queue: true } }
+        Options { settings: Settings { depth: 64, direct: false, threads, gap: 0, queue: true } }
     }
 
     /// What `get_ranges` did so far, by this store and its clones.
     pub fn counts(&self) -> Counts {
-        let Seen { visits, reads, bytes, single, refused, odd, buffered, refusal: _ } = &*self.seen;
+        let Seen { visits, reads, cached, bytes, single, refused, odd, buffered, refusal: _ } = &*self.seen;
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts {
             visits: of(visits),
             reads: of(reads),
+            cached: of(cached),
             bytes: of(bytes),
             single: of(single),
             refused: of(refused),
@@ -180,13 +183,6 @@ impl Options {
     /// or overlap become one.
     pub fn gap(mut self, bytes: u64) -> Options {
         self.settings.gap = bytes;
-        self
-    }
-
-    /// Whether files and buffers are registered with the kernel; on by default.
-    #[doc(hidden)]
-    pub fn register(mut self, register: bool) -> Options {
-        self.settings.register = register;
         self
     }
 
@@ -265,9 +261,10 @@ impl FileStore {
         }
         let path = self.local.path_to_filesystem(location)?;
         match self.workers.read(path, ranges.to_vec()).await {
-            Outcome::Read { answers, reads, bytes, buffered } => {
+            Outcome::Read { answers, reads, cached, bytes, buffered } => {
                 seen.add(&seen.visits, 1);
                 seen.add(&seen.reads, reads);
+                seen.add(&seen.cached, cached);
                 seen.add(&seen.bytes, bytes);
                 if let Some(reason) = buffered {
                     seen.add(&seen.buffered, 1);

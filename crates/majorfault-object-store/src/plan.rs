@@ -45,18 +45,27 @@ impl Plan {
 
     /// Puts the bytes of the extent `index` where they belong.
     pub(crate) fn put(&self, room: &mut [Vec<u8>], index: usize, bytes: &[u8]) {
-        let (fetched, at) = self.places[index];
-        let length = (self.fetched[fetched].end - self.fetched[fetched].start) as usize;
-        let room = &mut room[fetched];
-        if bytes.len() == length {
+        let fetched = self.places[index].0;
+        if room[fetched].is_empty() && bytes.len() == self.length(fetched) {
             // Most ranges are one piece; they are written once.
-            room.extend_from_slice(bytes);
-            return;
+            room[fetched].extend_from_slice(bytes);
+        } else {
+            self.place(room, index).copy_from_slice(bytes);
         }
+    }
+
+    /// Where the bytes of the extent `index` belong.
+    pub(crate) fn place<'a>(&self, room: &'a mut [Vec<u8>], index: usize) -> &'a mut [u8] {
+        let (fetched, at) = self.places[index];
+        let room = &mut room[fetched];
         if room.is_empty() {
-            *room = vec![0; length];
+            *room = vec![0; self.length(fetched)];
         }
-        room[at..at + bytes.len()].copy_from_slice(bytes);
+        &mut room[at..at + self.extents[index].length]
+    }
+
+    fn length(&self, fetched: usize) -> usize {
+        (self.fetched[fetched].end - self.fetched[fetched].start) as usize
     }
 
     /// What each range asked for, once all extents are there.

@@ -5,6 +5,8 @@ use crate::plan::{Plan, past_the_end};
 use bytes::Bytes;
 use majorfault::access::{MethodOptions, Opened, Uring};
 use majorfault::{Layout, Target};
+use rustix::io::ReadWriteFlags;
+use std::io::IoSliceMut;
 use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -16,8 +18,10 @@ pub(crate) enum Outcome {
     /// Each range's bytes.
     Read {
         answers: Vec<Bytes>,
-        /// Reads that were sent, and their bytes.
+        /// Reads, and their bytes.
         reads: u64,
+        /// Those of them that the page cache answered at once.
+        cached: u64,
         bytes: u64,
         /// Why O_DIRECT was not used although it was asked for.
         buffered: Option<String>,
@@ -68,49 +72,92 @@ pub(crate) fn visit(
     if let Some(range) = past_the_end(ranges, target.len()) {
         return Outcome::PastEnd(range);
     }
-    let Some(file) = FileId::of(&target) else { return Outcome::Odd };
-    if kept.as_ref().is_none_or(|kept| kept.file != file) {
-        *kept = None;
-        match open(Arc::new(target), settings) {
-            Ok((opened, buffered)) => *kept = Some(Kept { file, opened, buffered }),
-            Err(majorfault::Error::Missing(missing)) => return Outcome::Refused(missing.to_string()),
-            Err(_) => return Outcome::Odd,
-        }
-    }
-    let Some(Kept { opened, buffered, .. }) = kept else { return Outcome::Odd };
     let plan = Plan::of(ranges, settings.gap);
     let mut room = plan.room();
-    let mut seen = 0;
-    let visited = opened.visit(&plan.extents, |index, bytes| {
+    let cached = if settings.direct { Some(0) } else { read_cached(&target, &plan, &mut room, &is_wanted) };
+    let Some(cached) = cached else { return Outcome::Cancelled };
+    let mut buffered = None;
+    if cached < plan.extents.len() {
+        match read_queued(kept, settings, target, &plan, cached, &mut room, is_wanted) {
+            Ok(why) => buffered = why,
+            Err(outcome) => return outcome,
+        }
+    }
+    Outcome::Read {
+        answers: plan.answers(ranges, room),
+        reads: plan.extents.len() as u64,
+        cached: cached as u64,
+        bytes: plan.bytes(),
+        buffered,
+    }
+}
+
+/// Reads what the page cache has, in order, up to the first read that would have to wait; tells which that is. None where nobody waits any more.
+///
+/// A copy by pread(2) into its place costs less than one into the ring's memory and another from there; a file that is cached as a whole never
+/// needs the ring.
+fn read_cached(target: &Target, plan: &Plan, room: &mut [Vec<u8>], is_wanted: &impl Fn() -> bool) -> Option<usize> {
+    let file = &target.files()[0].file;
+    // What will be read is known to the byte: the kernel's guesses would only add to it. Only this descriptor is meant.
+    if let Err(error) = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random) {
+        tracing::debug!("posix_fadvise(2) did not take RANDOM ({error}): the kernel may read more than was asked for");
+    }
+    for (index, extent) in plan.extents.iter().enumerate() {
+        if !is_wanted() {
+            return None;
+        }
+        let bytes = &mut [IoSliceMut::new(plan.place(room, index))];
+        // Whatever it is that keeps it from being read (EAGAIN, EOPNOTSUPP, the file's end), the queue will tell.
+        let read = rustix::io::preadv2(file, bytes, extent.offset, ReadWriteFlags::NOWAIT);
+        if read != Ok(extent.length) {
+            return Some(index);
+        }
+    }
+    Some(plan.extents.len())
+}
+
+/// Reads the extents from `first` on, many in flight; gives the reason why they went through the page cache, where they should not.
+fn read_queued(
+    kept: &mut Option<Kept>,
+    settings: &Settings,
+    target: Target,
+    plan: &Plan,
+    first: usize,
+    room: &mut [Vec<u8>],
+    is_wanted: impl Fn() -> bool,
+) -> Result<Option<String>, Outcome> {
+    let odd = |error| match error {
+        majorfault::Error::Missing(missing) => Outcome::Refused(missing.to_string()),
+        _ => Outcome::Odd,
+    };
+    let file = FileId::of(&target).ok_or(Outcome::Odd)?;
+    let mut reader = match kept.take() {
+        Some(kept) if kept.file == file => kept,
+        _ => {
+            let (opened, buffered) = open(Arc::new(target), settings).map_err(odd)?;
+            Kept { file, opened, buffered }
+        }
+    };
+    let mut next = first;
+    let visited = reader.opened.visit(&plan.extents[first..], |index, bytes| {
         if !is_wanted() {
             return ControlFlow::Break(());
         }
-        plan.put(&mut room, index, bytes);
-        seen += 1;
+        plan.put(room, first + index, bytes);
+        next += 1;
         ControlFlow::Continue(())
     });
-    match visited {
-        Ok(()) if seen == plan.extents.len() => Outcome::Read {
-            answers: plan.answers(ranges, room),
-            reads: plan.extents.len() as u64,
-            bytes: plan.bytes(),
-            buffered: buffered.clone(),
-        },
-        Ok(()) => Outcome::Cancelled,
-        Err(majorfault::Error::Missing(missing)) => {
-            *kept = None;
-            Outcome::Refused(missing.to_string())
-        }
-        Err(_) => {
-            *kept = None;
-            Outcome::Odd
-        }
-    }
+    visited.map_err(odd)?;
+    let buffered = reader.buffered.clone();
+    // After an error its state is not relied upon.
+    *kept = Some(reader);
+    if next == plan.extents.len() { Ok(buffered) } else { Err(Outcome::Cancelled) }
 }
 
 /// A reader of the target, and why it is not direct where it should be.
 fn open(target: Arc<Target>, settings: &Settings) -> majorfault::Result<(Opened, Option<String>)> {
-    let options = Uring::options().depth(settings.depth).register(settings.register);
+    // Registered memory would save nothing that can be seen here, takes longer to make, and counts as locked.
+    let options = Uring::options().depth(settings.depth).register(false);
     let mut buffered = None;
     if settings.direct {
         match options.clone().direct(true).open_target(Arc::clone(&target)) {
@@ -120,10 +167,37 @@ fn open(target: Arc<Target>, settings: &Settings) -> majorfault::Result<(Opened,
             opened => return opened.map(|opened| (opened, None)),
         }
     }
-    // What will be read is known to the byte: the kernel's guesses would only add to it. Only this descriptor is meant.
-    let advised = rustix::fs::fadvise(&target.files()[0].file, 0, None, rustix::fs::Advice::Random);
-    if let Err(error) = advised {
-        tracing::debug!("posix_fadvise(2) did not take RANDOM ({error}): the kernel may read more than was asked for");
-    }
     options.direct(false).open_target(target).map(|opened| (opened, buffered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn once_nobody_waits_no_more_is_shown_and_the_reader_serves_the_next_call() {
+        if let Err(missing) = majorfault::NEEDS.iter().find(|need| need.name == "io_uring").unwrap().met() {
+            println!("SKIPPED: {missing}");
+            return;
+        }
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let ranges: Vec<Range<u64>> = (0..200).map(|row| row * 5000..row * 5000 + 100).collect();
+        let mut kept = None;
+        for direct in [true, false] {
+            let settings = Settings { depth: 8, direct, threads: 1, gap: 0, queue: true };
+            let asked = Cell::new(0);
+            let is_wanted = || asked.replace(asked.get() + 1) < 3;
+
+            let outcome = visit(&mut kept, &settings, &path, &ranges, is_wanted);
+            assert!(matches!(outcome, Outcome::Cancelled), "{outcome:?}");
+            assert_eq!(asked.get(), 4);
+
+            let outcome = visit(&mut kept, &settings, &path, &ranges, || true);
+            let Outcome::Read { answers, .. } = outcome else { panic!("{outcome:?}") };
+            assert!(answers.len() == 200 && answers.iter().all(|bytes| bytes[..] == [7; 100]));
+        }
+    }
 }

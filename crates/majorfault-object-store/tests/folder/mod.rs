@@ -24,6 +24,16 @@ pub fn content(name: &str, length: u64) -> Vec<u8> {
     (0..length).map(|at| ((at.wrapping_mul(salt | 1) >> 5) ^ at) as u8 | 1).collect()
 }
 
+/// Whether there is io_uring; says that the test is skipped where there is none.
+pub fn has_io_uring(test: &str) -> bool {
+    let need = majorfault::NEEDS.iter().find(|need| need.name == "io_uring").unwrap();
+    let met = need.met();
+    if let Err(missing) = &met {
+        println!("SKIPPED {test}: {missing}");
+    }
+    met.is_ok()
+}
+
 impl Folder {
     pub fn new(files: &[(&str, u64)]) -> Folder {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -38,6 +48,13 @@ impl Folder {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// Takes the file out of the page cache.
+    pub fn cool(&self, name: &str) {
+        let file = std::fs::File::open(self.path(name)).unwrap();
+        file.sync_all().unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
     }
 
     pub fn root(&self) -> &std::path::Path {
