@@ -179,9 +179,10 @@ fn main() {
             bench.turns("8 calls at once", state, &[local.clone(), ours.clone()], &calls);
         }
         if is_asked("gaps") {
-            for gap in [4u64, 16, 64] {
+            for gap in [4u64, 8, 16, 64] {
                 let ranges = bench.spread(count, length, gap << 10);
                 let joined = bench.ours("FileStore, gaps read", FileStore::options().gap(gap << 10));
+                let ours = bench.ours("FileStore, gaps left out", FileStore::options().gap(0));
                 bench.turns(&format!("gaps of {gap} KiB"), state, &[local.clone(), ours.clone(), joined], &[ranges]);
             }
         }

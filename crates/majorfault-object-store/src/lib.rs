@@ -80,11 +80,11 @@ struct Settings {
 pub struct Counts {
     /// Calls that were one visit: what is cached copied, all else in flight together by `io_uring`.
     pub visits: u64,
-    /// Reads in these visits: ranges that touch are one, a long one is several.
+    /// Reads in these visits: ranges that touch, or lie near each other, are one, a long one is several.
     pub reads: u64,
     /// Those of them that the page cache answered at once, without the queue.
     pub cached: u64,
-    /// Bytes that all of these reads brought; more than was asked for where a gap was read, less where ranges overlap.
+    /// Bytes that all of these reads brought and that were asked for; those that several ranges share count once.
     pub bytes: u64,
     /// Calls left to `LocalFileSystem` because one short read answers them, or none.
     pub single: u64,
@@ -121,8 +121,8 @@ impl FileStore {
 
     /// Options for opening, each at its default.
     pub fn options() -> Options {
-        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-        Options { settings: Settings { depth: 64, direct: false, threads, gap: 0, queue: true } }
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).saturating_mul(2).clamp(4, 16);
+        Options { settings: Settings { depth: 64, direct: false, threads, gap: 4096, queue: true } }
     }
 
     /// What `get_ranges` did so far, by this store and its clones.
@@ -173,14 +173,14 @@ impl Options {
         self
     }
 
-    /// Calls that are read at a time, each by a thread of its own with a ring of its own; 2 to 8 by default, as many as there are processors.
+    /// Calls that are read at a time, each by a thread of its own with a ring of its own; by default two for each processor, 4 to 16.
     pub fn threads(mut self, threads: usize) -> Options {
         self.settings.threads = threads;
         self
     }
 
-    /// The most bytes between two ranges that are read rather than skipped, so that the two become one read; 0 by default: only ranges that touch
-    /// or overlap become one.
+    /// The most bytes between two ranges that are read, too, so that both are one read of at most 128 KiB; 4 KiB by default. They are not kept, but are
+    /// in the page cache then. 0: only what is asked for, to the page.
     pub fn gap(mut self, bytes: u64) -> Options {
         self.settings.gap = bytes;
         self

@@ -102,15 +102,17 @@ fn read_cached(target: &Target, plan: &Plan, room: &mut [Vec<u8>], is_wanted: &i
     if let Err(error) = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::Random) {
         tracing::debug!("posix_fadvise(2) did not take RANDOM ({error}): the kernel may read more than was asked for");
     }
-    for (index, extent) in plan.extents.iter().enumerate() {
+    for index in 0..plan.extents.len() {
         if !is_wanted() {
             return None;
         }
-        let bytes = &mut [IoSliceMut::new(plan.place(room, index))];
-        // Whatever it is that keeps it from being read (EAGAIN, EOPNOTSUPP, the file's end), the queue will tell.
-        let read = rustix::io::preadv2(file, bytes, extent.offset, ReadWriteFlags::NOWAIT);
-        if read != Ok(extent.length) {
-            return Some(index);
+        for part in plan.parts(index) {
+            let bytes = &mut [IoSliceMut::new(plan.place(room, *part))];
+            // Whatever it is that keeps it from being read (EAGAIN, EOPNOTSUPP, the file's end), the queue will tell.
+            let read = rustix::io::preadv2(file, bytes, plan.offset(*part), ReadWriteFlags::NOWAIT);
+            if read != Ok(part.length) {
+                return Some(index);
+            }
         }
     }
     Some(plan.extents.len())

@@ -143,7 +143,7 @@ fn thousands_of_ranges_are_one_visit() {
         return;
     }
     let folder = Folder::new(&[("file", 8 << 20)]);
-    let store = folder.open(FileStore::options());
+    let store = folder.open(FileStore::options().gap(0));
     let asked: Vec<Range<u64>> = (0..5000u64).map(|row| row * 7919 % 8000 * 1024).map(|at| at..at + 700).collect();
 
     folder.cool("file");
