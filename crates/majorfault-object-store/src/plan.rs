@@ -150,6 +150,7 @@ pub(crate) fn past_the_end(ranges: &[Range<u64>], length: u64) -> Option<Range<u
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range is asked for, not its numbers")]
 mod tests {
     use super::*;
 

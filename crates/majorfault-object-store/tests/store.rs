@@ -1,4 +1,5 @@
 //! What a store does beside reading ranges; how it behaves where `io_uring` is refused, where nobody waits, and without a runtime.
+#![allow(clippy::single_range_in_vec_init, reason = "one range is asked for, not its numbers")]
 
 mod folder;
 

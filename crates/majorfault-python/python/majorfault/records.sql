@@ -1,4 +1,4 @@
--- Records of majorfault (JSON Lines, also gzip-compressed) as views for DuckDB 1.2 and later, every column with its type:
+-- Records of majorfault (JSON Lines, also gzip-compressed) as views for DuckDB 1.5 and later, every column with its type:
 --
 --   majorfault reproduce --from 'records'/*.jsonl.gz --json > ledger.json
 --   duckdb -cmd "SET VARIABLE records = 'records/*.jsonl.gz'; SET VARIABLE ledger = 'ledger.json'" -cmd ".read records.sql"
