@@ -52,13 +52,16 @@ def test_a_sweep_runs_each_job_once_on_each_host_and_tells_of_those_that_failed(
 
     # Two workers, one host.
     (host,) = fleet.hosts(cluster)
-    assert [(row.host, row.runs, row.ok) for row in swept.rows] == [(host, 1, True), (host, 1, True), (host, 0, False), (host, 0, False)]
+    # A run that neighbours on the machine spoiled is made again: one record at least.
+    assert [(row.host, row.runs > 0, row.ok) for row in swept.rows] == [(host, True, True), (host, True, True), (host, False, False), (host, False, False)]
     assert [row.code for row in swept.failed] == [2, 2]
     assert "/there/is/no/such/file" in swept.failed[0].said and "--no-such-option" in swept.failed[1].said
     assert "/there/is/no/such/file" in repr(swept)
     # What an earlier sweep has left is still there.
     found = records_of(tmp_path / "records" / f"{host}.jsonl.gz")
-    assert not again.failed and [record["trial"]["block_bytes"] for record in found] == [16384, 4096, 16384]
+    sizes = [record["trial"]["block_bytes"] for record in found]
+    counts = [row.runs for row in swept.rows[:2] + again.rows]
+    assert not again.failed and sizes == [16384] * counts[0] + [4096] * counts[1] + [16384] * counts[2]
 
 
 def test_sweeps_at_once_do_not_measure_each_other(cluster, tmp_path):
@@ -137,7 +140,7 @@ def test_the_slurm_script_leaves_the_records_of_each_host_once(command, data, tm
     assert task("doctor").returncode == 2
     kept = sorted(path.name for path in (tmp_path / "records").glob("*.gz"))
     assert kept == ["node1.jsonl.gz", "node2.jsonl.gz"]
-    assert [len(records_of(tmp_path / "records" / name)) for name in kept] == [1, 1]
+    assert all(len({record["session"] for record in records_of(tmp_path / "records" / name)}) == 1 for name in kept)
 
 
 def test_the_playbook_runs_a_command_line_that_the_program_accepts(command, data, tmp_path):
@@ -153,7 +156,7 @@ def test_the_playbook_runs_a_command_line_that_the_program_accepts(command, data
     ran = subprocess.run([command, given[0], "--records", str(records), *given[1:], *QUICK[:2], *QUICK[4:]], capture_output=True, text=True, check=False)
 
     assert ran.returncode in (0, 1), ran.stderr
-    assert [json.loads(line)["trial"]["block_bytes"] for line in records.read_text().splitlines()] == [16384]
+    assert {json.loads(line)["trial"]["block_bytes"] for line in records.read_text().splitlines()} == {16384}
     assert {task["name"] for task in play["tasks"][1]["always"]} >= {"Fetch them", "Remove the folder"}
 
 
@@ -172,7 +175,7 @@ def test_the_job_of_kubernetes_prints_its_records(command, data):
     records = [json.loads(line) for line in ran.stdout.splitlines() if line.startswith('{"format":')]
 
     assert ran.returncode in (0, 1), ran.stderr
-    assert [record["trial"]["block_bytes"] for record in records] == [16384]
+    assert {record["trial"]["block_bytes"] for record in records} == {16384}
 
 
 def test_the_script_for_dask_sweeps(command, data, tmp_path):
@@ -182,7 +185,7 @@ def test_the_script_for_dask_sweeps(command, data, tmp_path):
     ran = subprocess.run([*script, f"compare {' '.join(QUICK)} '{data}'"], capture_output=True, text=True, check=False, timeout=120)
 
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("1 runs of 1 hosts in ")
+    assert " runs of 1 hosts in " in ran.stdout and not ran.stdout.startswith("0 ")
 
 
 # Records as tables.
