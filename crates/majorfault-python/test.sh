@@ -22,6 +22,11 @@ python=$venv/bin/python
     echo "SKIPPED the Python package: what its tests need cannot be installed (tests/requirements.txt)"
     exit 0
 }
+# For sweeps and tables of records: not needed by the rest, so that their tests are skipped where it cannot be had.
+"$python" -m pip install --quiet --disable-pip-version-check -r tests/requirements-fleet.txt >"$target/python-tests.log" 2>&1 || {
+    tail -3 "$target/python-tests.log"
+    echo "SKIPPED majorfault.fleet: what its tests need cannot be installed (tests/requirements-fleet.txt)"
+}
 if [ "${1:-}" = --frames ]; then
     "$python" -m pip install --quiet --disable-pip-version-check -r tests/requirements-frames.txt
 fi
@@ -36,4 +41,4 @@ here=$PWD
 installed=$("$python" -c 'import os, majorfault; print(os.path.dirname(majorfault.__file__))')
 "$python" -m pytest -q -rs --import-mode=importlib --rootdir "$installed" -c /dev/null -p no:cacheprovider --doctest-modules --ignore-glob='*/torch.py' \
     "$installed/__init__.py" "$installed/_calls.py" "$installed/_ahead.py" "$installed/_load.py" "$installed/_take.py" "$installed/_files.py" \
-    "$installed/numpy.py"
+    "$installed/numpy.py" "$installed/fleet.py"
