@@ -3,7 +3,7 @@
 #SBATCH --nodes=1
 #SBATCH --exclusive
 #SBATCH --time=01:00:00
-#SBATCH --requeue=0
+#SBATCH --no-requeue
 # One host for each task of an array, alone on it; its records go to a folder that all hosts share:
 #
 #   sbatch --array=1-32 contrib/fleet/slurm.sh compare /data/rows.bin --bs 16k
