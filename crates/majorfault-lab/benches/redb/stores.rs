@@ -341,7 +341,7 @@ struct Sqlite {
 impl Sqlite {
     fn open(path: &Path) -> Option<Sqlite> {
         let path = CString::new(path.to_str().expect("a path of ours")).expect("no NUL");
-        assert_eq!(CACHE, 4 * 4096 << 10, "four threads, as in the settings");
+        assert_eq!(CACHE, (4 * 4096) << 10, "four threads, as in the settings");
         Some(Sqlite { calls: SqliteCalls::load()?, path })
     }
 

@@ -82,7 +82,7 @@ impl Shared<'_> {
         let key = key();
         session.write(&mut std::iter::once((key, value(key, byte))));
         *writes += 1;
-        if *writes % GROUP == 0 {
+        if (*writes).is_multiple_of(GROUP) {
             self.store.sync();
         }
     }
@@ -118,7 +118,7 @@ impl Shared<'_> {
                 session.write(&mut std::iter::once((key, value(key, 1))));
                 self.inserted.fetch_add(1, Ordering::Release);
                 *writes += 1;
-                if *writes % GROUP == 0 {
+                if (*writes).is_multiple_of(GROUP) {
                     self.store.sync();
                 }
             }
