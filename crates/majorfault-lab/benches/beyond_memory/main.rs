@@ -217,6 +217,9 @@ fn told(ratio: PairedRatio) -> String {
     format!("{:.2} [{low:.2}-{high:.2}]", ratio.ratio.median)
 }
 
+/// Bytes of a failed program's output that are shown.
+const LAST_WORDS: usize = 2000;
+
 /// Runs a pattern once.
 ///
 /// Errors: in a sentence.
@@ -234,7 +237,11 @@ fn run(plan: &Plan, name: &str, arm: Arm) -> Result<Ran, String> {
     let seconds = began.elapsed().as_secs_f64();
     let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        return Err(format!("{}: {errors}", output.status));
+        // What the program said, on either side, without the outcome's document.
+        let said = String::from_utf8_lossy(&output.stdout);
+        let last = said.len().saturating_sub(LAST_WORDS);
+        let last = said.get(last..).unwrap_or(&said);
+        return Err(format!("{}: {}{last}", output.status, errors.split("{\n").next().unwrap_or(&errors)));
     }
     let json = errors.find('{').map_or("", |at| &errors[at..]);
     let said: Value = serde_json::from_str(json).map_err(|error| format!("{error}: {errors}"))?;
