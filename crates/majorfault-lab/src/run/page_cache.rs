@@ -61,12 +61,29 @@ pub fn evidence(target: &Target) -> CacheEvidence {
     CacheEvidence { resident_before_bytes: Some(resident), resident_after_bytes: None, source: source.to_owned() }
 }
 
-/// Writes back and drops the file's pages; a sentence where that was refused.
+/// Writes back and drops the file's pages; a sentence where that was refused. Tries again where some stay: read-ahead of the run before
+/// may still be under way.
 fn dropped(file: &TargetFile) -> Option<String> {
     // Dirty pages cannot be dropped; a file that we may only read has none of ours, so a refusal is no loss.
     let _ = file.file.sync_data();
-    let advised = cache::fadvise(&file.file, file.start, file.length, cache::FileAdvice::DontNeed);
-    advised.err().map(|error| error.to_string())
+    let mut refusal = None;
+    patiently(|| {
+        let advised = cache::fadvise(&file.file, file.start, file.length, cache::FileAdvice::DontNeed);
+        refusal = advised.err().map(|error| error.to_string());
+        refusal.is_some() || cache::resident(&file.file, file.start, file.length).map_or(true, |(bytes, _)| bytes == 0)
+    });
+    refusal
+}
+
+/// Pages that are still being read cannot be dropped: tries until it is `done`, for a quarter of a second at most; what is left then is
+/// seen by the gate.
+fn patiently(mut done: impl FnMut() -> bool) {
+    for _ in 0..25 {
+        if done() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
 }
 
 fn read_through(target: &Target, fraction: f64) -> Result<()> {
@@ -82,8 +99,7 @@ fn read_through(target: &Target, fraction: f64) -> Result<()> {
     Ok(())
 }
 
-/// Drops what read-ahead brought of the range from `begin` on. Pages that are still being read cannot be dropped: tries again
-/// for a quarter of a second; what is left then is seen by the gate.
+/// Drops what read-ahead brought of the range from `begin` on.
 fn drop_from(target: &Target, begin: u64) {
     let piece = |offset: u64| {
         let length = (PIECE as u64).min(target.stripe() - offset % target.stripe()).min(target.len() - offset);
@@ -102,12 +118,7 @@ fn drop_from(target: &Target, begin: u64) {
         let _ = cache::fadvise(file, at, *length, cache::FileAdvice::DontNeed);
         cache::resident(file, at, *length).map_or(true, |(bytes, _)| bytes == 0)
     };
-    for _ in 0..25 {
-        if pieces.iter().filter(|piece| !dropped(piece)).count() == 0 {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    patiently(|| pieces.iter().filter(|piece| !dropped(piece)).count() == 0);
 }
 
 /// Each page alone and in random order, without read-ahead: small folios.
@@ -130,4 +141,31 @@ fn read_at(target: &Target, extent: Extent, buffer: &mut [u8]) -> Result<()> {
     read::pread_exact(&file.file, &mut buffer[..extent.length], offset).map_err(|error| {
         Error::io(format!("read {} bytes at {offset} to warm the cache", extent.length), &file.path, error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use majorfault::Layout;
+    use majorfault::sys::cache::FileAdvice;
+
+    #[test]
+    fn what_is_still_being_read_ahead_is_dropped_too() {
+        const LENGTH: u64 = 64 << 20;
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = dir.path().join("data");
+        std::fs::write(&path, vec![1; LENGTH as usize]).unwrap();
+        let target = Target::open(&[path], &Layout::default()).unwrap();
+        let file = &target.files()[0].file;
+        for round in 0..5 {
+            prepare(&target, CacheState::Cold).unwrap();
+            for begin in (0..LENGTH).step_by(4 << 20) {
+                cache::fadvise(file, begin, 4 << 20, FileAdvice::WillNeed).unwrap();
+            }
+
+            let (evidence, _) = prepare(&target, CacheState::Cold).unwrap();
+
+            assert_eq!(evidence.resident_before_bytes, Some(0), "round {round}");
+        }
+    }
 }
