@@ -169,9 +169,10 @@ impl RunGroup {
 
     /// Swap in use; `None` where it is not counted.
     pub fn swapped(&mut self) -> Option<u64> {
+        let before = self.usage();
         let value: u64 = self.swap.as_mut()?.read()?.trim().parse().ok()?;
         match self.hierarchy.version {
-            Version::V1 => Some(value.saturating_sub(self.usage()?)),
+            Version::V1 => Some(swap_of_both(value, before?, self.usage()?)),
             Version::V2 => Some(value),
         }
     }
@@ -200,6 +201,12 @@ impl RunGroup {
     pub fn is_used(&self) -> bool {
         has_processes(&self.group)
     }
+}
+
+/// What of `both`, memory and swap together, is swap, where memory was in use so `before` and so `after` it was read: memory that is freed
+/// or filled meanwhile is no swap.
+fn swap_of_both(both: u64, before: u64, after: u64) -> u64 {
+    both.saturating_sub(before.max(after))
 }
 
 impl Drop for RunGroup {
@@ -262,6 +269,13 @@ pub fn remove_left() -> Vec<String> {
 mod tests {
     use super::*;
     use majorfault::proc::cgroup::Member;
+
+    #[test]
+    fn memory_that_is_freed_or_filled_meanwhile_is_no_swap() {
+        assert_eq!(swap_of_both(8000, 8000, 3000), 0);
+        assert_eq!(swap_of_both(8000, 7000, 9000), 0);
+        assert_eq!(swap_of_both(8000, 3000, 3000), 5000);
+    }
 
     /// A directory that looks like a hierarchy of version 2 which hands memory down.
     fn fake(name: &str) -> (PathBuf, Hierarchy) {
