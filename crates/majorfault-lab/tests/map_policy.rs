@@ -19,6 +19,18 @@ fn program() {
     let Ok(what) = std::env::var("MAJORFAULT_MAPS") else { return };
     match what.as_str() {
         "files" => ["large", "small"].into_iter().for_each(|name| tell(name, map(name))),
+        "cached" => {
+            // The second part of the file alone, whose place in the file is not its place in memory.
+            let file = File::open("large").unwrap();
+            let (length, offset) = (512 * KIB, 512 * KIB as i64);
+            // SAFETY: a new mapping of an open file.
+            let at =
+                unsafe { libc::mmap(null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), offset) };
+            let pages = cached(at, length);
+            map("large");
+            println!("second half {pages:?}");
+            println!("whole {:?}", cached(map("large"), 1024 * KIB));
+        }
         "wishes" => {
             let at = map("large");
             // SAFETY: a mapping of this length, and addresses that are none.
@@ -51,6 +63,15 @@ fn map(name: &str) -> *mut libc::c_void {
     let at = unsafe { libc::mmap(null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     assert_ne!(at, libc::MAP_FAILED);
     at
+}
+
+/// Which pages of a mapping are in the page cache, once reads of them have ended.
+fn cached(at: *mut libc::c_void, length: usize) -> Vec<usize> {
+    let mut there = vec![0u8; length / 4096];
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    // SAFETY: a mapping of this length, and a byte for each of its pages.
+    assert_eq!(unsafe { libc::mincore(at, length, there.as_mut_ptr()) }, 0);
+    there.iter().enumerate().filter(|(_, byte)| **byte & 1 == 1).map(|(page, _)| page).collect()
 }
 
 /// The flags of the mapping and how much of it is there, from /proc/self/smaps.
@@ -103,6 +124,49 @@ fn files_are_read_in_whole_when_they_are_mapped() {
 
     assert!(line(&said, "large").ends_with("there: 1024 kB"), "{}", said.output);
     assert!(line(&said, "small").ends_with("there: 0 kB"), "{}", said.output);
+}
+
+#[test]
+fn the_parts_that_a_trace_names_are_read_when_they_are_mapped_and_no_others() {
+    let world = World::new();
+    fs::write(world.path("large"), vec![7; 1024 * KIB]).unwrap();
+    let large = File::open(world.path("large")).unwrap();
+    large.sync_all().unwrap();
+    let mut trace = majorfault::trace::Writer::create(&world.path("hot.flt")).unwrap();
+    let number = trace.file(world.path("large").to_str(), 1024 * KIB as u64);
+    for offset in [0, 200 * 4096, 201 * 4096 + 5] {
+        trace.run(number, 1, majorfault::trace::Run::of(majorfault::Extent { offset, length: 64 }));
+    }
+    trace.finish().unwrap();
+    // SAFETY: an open descriptor; the file is clean, so that its pages can leave the cache.
+    assert_eq!(unsafe { libc::posix_fadvise(large.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) }, 0);
+    let own = std::env::current_exe().unwrap();
+    let script = format!("export MAJORFAULT_MAPS=cached; exec {} program --exact --nocapture", own.display());
+
+    let said = world.majorfault(&["run", "--map-policy", "hot=hot.flt", "--", "sh", "-c", &script]);
+
+    assert_eq!(line(&said, "second half"), "second half [72, 73]", "{}{}", said.output, said.errors);
+    assert_eq!(line(&said, "whole"), "whole [0, 200, 201]", "{}", said.output);
+    assert!(said.errors.contains("12k of 1 file that the trace names"), "{}", said.errors);
+}
+
+#[test]
+fn a_trace_of_which_nothing_is_left_is_told_before_the_program_begins() {
+    let world = World::new();
+    fs::write(world.path("large"), vec![7; 100]).unwrap();
+    let mut trace = majorfault::trace::Writer::create(&world.path("hot.flt")).unwrap();
+    let number = trace.file(world.path("large").to_str(), 4096);
+    trace.run(number, 1, majorfault::trace::Run::of(majorfault::Extent { offset: 0, length: 64 }));
+    trace.finish().unwrap();
+    let run = |trace: &str| world.majorfault(&["run", "--map-policy", trace, "--", "sh", "-c", "echo begun"]);
+
+    let [changed, gone, none] = ["hot=hot.flt", "hot=gone.flt", "hot"].map(run);
+
+    assert_eq!([changed.code, gone.code, none.code], [Some(125), Some(125), Some(2)]);
+    assert!(changed.errors.contains("it has another length now; record the trace again"), "{}", changed.errors);
+    assert!(gone.errors.contains("gone.flt"), "{}", gone.errors);
+    assert!(none.errors.contains("there is no policy hot; there are random, no-random, huge, load, hot=TRACE.flt"));
+    assert!([changed, gone, none].iter().all(|said| !said.output.contains("begun")));
 }
 
 #[test]

@@ -9,10 +9,10 @@ use crate::launch::spill::{SpillPlace, USUAL_FROM};
 use crate::launch::swap_file::SwapPlace;
 use crate::launch::{Companion, Help, LaunchOptions, OWN_FAILURE, launch, launch_with_policy, page};
 use crate::outputs::{Force, Kind, Output, Outputs};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, TypedValueParser};
 use majorfault::{Bytes, Error, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub struct Args {
     spill_from: Bytes,
     /// One policy for all files that the program maps, advised right after each mmap(2) by a preloaded library. It needs no right; without
     /// --memory nothing else is done
-    #[arg(long, value_name = "POLICY", value_parser = policies())]
+    #[arg(long, value_name = "POLICY", value_parser = PolicyParser)]
     map_policy: Option<MapPolicy>,
     /// Only limit the program, without help: to compare
     #[arg(long, requires = "memory")]
@@ -77,14 +77,24 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
-/// The policies by name.
-fn policies() -> impl clap::builder::TypedValueParser<Value = MapPolicy> {
-    let values = MapPolicy::ALL.map(|policy| {
-        let [name, what] = policy.words();
-        PossibleValue::new(name).help(what)
-    });
-    PossibleValuesParser::new(values)
-        .try_map(|name| MapPolicy::named(&name).ok_or_else(|| format!("there is no policy {name}")))
+/// The policies by name; one of them brings a path.
+#[derive(Clone)]
+struct PolicyParser;
+
+impl TypedValueParser for PolicyParser {
+    type Value = MapPolicy;
+
+    fn parse_ref(&self, _: &clap::Command, _: Option<&clap::Arg>, value: &OsStr) -> clap::error::Result<MapPolicy> {
+        MapPolicy::named(value).ok_or_else(|| {
+            let names: Vec<&str> = MapPolicy::all_words().map(|[name, _]| name).collect();
+            let text = format!("there is no policy {}; there are {}\n", value.display(), names.join(", "));
+            clap::Error::raw(clap::error::ErrorKind::InvalidValue, text)
+        })
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(MapPolicy::all_words().map(|[name, what]| PossibleValue::new(name).help(what))))
+    }
 }
 
 /// Signals that are passed on to the program. Those of the terminal (SIGINT, SIGQUIT) it gets anyway.
@@ -158,7 +168,7 @@ pub fn run(args: Args) -> Exit {
 fn with_policy(program: &[OsString], policy: Option<MapPolicy>, company: &mut Company) -> Exit {
     // The options demand one of the two.
     let Some(policy) = policy else { return Exit::Program(OWN_FAILURE) };
-    match launch_with_policy(program, policy, company) {
+    match launch_with_policy(program, &policy, company) {
         Ok(outcome) => Exit::Program(outcome.code),
         Err(error) => {
             eprintln!("majorfault: {error}");

@@ -163,7 +163,7 @@ fn spilling(options: &LaunchOptions, name: &str) -> Result<Option<SpillHome>> {
 /// Runs a program with one policy for the files that it maps, and without a limit of ours; see [`launch`].
 ///
 /// Errors: Missing, Io; the program has not begun then.
-pub fn launch_with_policy(program: &[OsString], policy: MapPolicy, beside: &mut impl Companion) -> Result<RunOutcome> {
+pub fn launch_with_policy(program: &[OsString], policy: &MapPolicy, beside: &mut impl Companion) -> Result<RunOutcome> {
     let mut remarks = clean();
     map_policy::check_program(program)?;
     let free = crate::machine::available_memory();
@@ -205,7 +205,7 @@ struct Preloads {
 impl Preloads {
     fn of(options: &LaunchOptions, name: &str) -> Result<Preloads> {
         let spill = spilling(options, name)?;
-        let policy = options.map_policy.map(|policy| {
+        let policy = options.map_policy.as_ref().map(|policy| {
             map_policy::check_program(&options.program)?;
             PolicyHome::make(name, policy, options.memory)
         });

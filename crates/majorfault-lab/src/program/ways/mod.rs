@@ -1,6 +1,7 @@
 //! Ways of running a program: one file each.
 
 mod assist;
+mod hot;
 mod huge;
 mod load;
 mod no_random;
@@ -43,7 +44,7 @@ pub struct Call {
 
 /// All ways; the first is what others are compared with.
 pub const ALL: &[&Way] =
-    &[&untouched::WAY, &assist::WAY, &trace::WAY, &load::WAY, &random::WAY, &no_random::WAY, &huge::WAY];
+    &[&untouched::WAY, &assist::WAY, &trace::WAY, &load::WAY, &random::WAY, &no_random::WAY, &huge::WAY, &hot::WAY];
 
 /// The way of this name.
 ///
