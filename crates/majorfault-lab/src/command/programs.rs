@@ -53,7 +53,7 @@ pub struct ProgramOptions {
     /// FILES named before it are those that it reads; without any, its arguments that are files
     #[arg(last = true, value_name = "COMMAND", conflicts_with_all = OF_METHODS, help_heading = "A program of your own")]
     pub program: Vec<OsString>,
-    /// A way of running the program: untouched, assist, trace, load, random, no-random or huge; may be repeated [default: all but the last two]
+    /// A way of running the program: untouched, assist, trace, load, random, no-random, huge or hot; may be repeated [default: all but the last three]
     #[arg(long, value_name = "NAME", requires = "program", help_heading = "A program of your own")]
     pub way: Vec<String>,
     /// A command of the shell before each run, outside the clock
