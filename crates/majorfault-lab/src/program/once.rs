@@ -63,10 +63,7 @@ impl Ran {
 ///
 /// Errors: Io (no such program, the file cannot be dropped), Missing (no memory limit).
 pub fn once(task: &Task, turn: &Turn, repetition: u32, stop: &AtomicBool) -> Result<Option<Ran>> {
-    if task.is_cold {
-        task.files.iter().try_for_each(drop_from_cache)?;
-    }
-    prepare(task)?;
+    make_ready(task)?;
     let limit = turn.memory.map(MemoryLimit::create).transpose()?;
     let mut child = start(&(turn.way.call)(task)?, true)?;
     if let Some(limit) = &limit {
@@ -118,10 +115,19 @@ pub fn once(task: &Task, turn: &Turn, repetition: u32, stop: &AtomicBool) -> Res
     }))
 }
 
-/// Runs what a way learns from, outside the clock.
+/// What comes before each run of the program, outside the clock.
+fn make_ready(task: &Task) -> Result<()> {
+    if task.is_cold {
+        task.files.iter().try_for_each(drop_from_cache)?;
+    }
+    prepare(task)
+}
+
+/// Runs what a way learns from, outside the clock, from the state that each run begins in: cached files would hide most accesses.
 ///
 /// Errors: Io; Invalid where the command fails.
 pub fn learn(task: &Task, command: Vec<OsString>, stop: &AtomicBool) -> Result<()> {
+    make_ready(task)?;
     let mut child = start(&Call { load: Vec::new(), command }, false)?;
     drop(child.stdin.take());
     let (output, errors) = (summed(child.stdout.take()), last_of(child.stderr.take()));
