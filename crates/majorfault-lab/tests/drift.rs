@@ -91,7 +91,7 @@ fn verdicts_are_those_of_reproduce() {
     let ledger = world.majorfault(&["reproduce", "--from", "records/a.jsonl", "--json"]).json();
 
     let claims = document["claims"].as_array().unwrap();
-    assert!(claims.len() > 2);
+    assert!(claims.len() >= 2);
     for claim in claims {
         let same = |row: &&Value| row["id"] == claim["id"];
         let row = ledger["claims"].as_array().unwrap().iter().find(same).unwrap();
