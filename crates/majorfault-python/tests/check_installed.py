@@ -25,7 +25,7 @@ def works():
 
 
 def says_why():
-    for use in (lambda: majorfault.prefetch(b""), lambda: majorfault.take("file", [1]), lambda: majorfault.load("file")):
+    for use in (lambda: majorfault.prefetch(b""), lambda: majorfault.advise(b"", "random"), lambda: majorfault.residency(b"")):
         try:
             use()
         except majorfault.Missing as missing:

@@ -81,6 +81,21 @@ def test_sweeps_at_once_do_not_measure_each_other(cluster, tmp_path):
     assert (tmp_path / "log").read_text().split() == ["began", "ended"] * 4
 
 
+def test_many_hosts_are_swept_some_at_a_time_and_none_is_left_out(cluster, tmp_path, monkeypatch):
+    (address,) = fleet.hosts(cluster).values()
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\nprintf '{}\\n' >\"${2#--records=}\"\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(fleet, "hosts", lambda _: {f"host{number}": address for number in range(7)})
+
+    swept = fleet.sweep(["compare a"], cluster, tmp_path / "records", tool=str(tool), at_once=2)
+
+    assert [(row.host, row.runs, row.ok) for row in swept.rows] == [(f"host{number}", 1, True) for number in range(7)]
+    assert sorted(path.name for path in (tmp_path / "records").iterdir()) == [f"host{number}.jsonl.gz" for number in range(7)]
+    with pytest.raises(majorfault.Invalid, match="at_once=0"):
+        fleet.sweep(["compare a"], cluster, tmp_path / "records", at_once=0)
+
+
 def test_a_lost_host_and_a_job_that_takes_too_long_are_rows(cluster, tmp_path, monkeypatch):
     tool = tmp_path / "tool"
     tool.write_text("#!/bin/sh\nexec sleep 60\n")
@@ -312,7 +327,7 @@ def test_a_series_is_as_the_importer_of_otava_wants_it(command, tmp_path):
     series = [row for row in rows if row["branch"].startswith("S0.faster ext4/vd standard ")]
     assert len({row["branch"] for row in series}) == 1
     assert [int(row["time"]) for row in series] == [1_700_000_000 + 86400 * number for number in range(12)]
-    assert [float(row["figure"]) for row in series] == [2.0] * 6 + [3.0] * 6
+    assert [float(row["figure"]) for row in series] == pytest.approx([2.0] * 6 + [3.0] * 6)
     assert all(float(row["figure"]) is not None for row in rows if row["branch"])
 
 

@@ -52,7 +52,7 @@ import sys
 sys.modules["majorfault._core"] = None
 sys.platform = "darwin"
 import majorfault, majorfault.fleet
-for use in (lambda: majorfault.prefetch(b"bytes"), lambda: majorfault.take("file", [1]), lambda: majorfault.load("file"), lambda: majorfault.residency(b"")):
+for use in (lambda: majorfault.prefetch(b"bytes"), lambda: majorfault.advise(b"", "random"), lambda: majorfault.load(sys.argv[1]), lambda: majorfault.residency(b"")):
     try:
         use()
         print("it worked")
@@ -61,8 +61,8 @@ for use in (lambda: majorfault.prefetch(b"bytes"), lambda: majorfault.take("file
 """
 
 
-def test_on_another_system_each_use_says_which_it_is_for():
-    ended = run(ELSEWHERE)
+def test_on_another_system_each_use_says_which_it_is_for(rows):
+    ended = run(ELSEWHERE, rows[0])
 
     assert ended.stdout == "use Linux | mapped files are announced to Linux, and this is darwin\n" * 4, ended.stderr
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import itertools
 import json
 import os
 import re
@@ -105,17 +106,20 @@ def hosts(client: Any) -> dict[str, str]:
     return found
 
 
-def sweep(jobs: Iterable[Job], client: Any, folder: str | os.PathLike[str] = "records", *, timeout: float | None = None, tool: str | None = None) -> Swept:
+def sweep(jobs: Iterable[Job], client: Any, folder: str | os.PathLike[str] = "records", *, timeout: float | None = None, tool: str | None = None, at_once: int = 1000) -> Swept:
     """Runs the jobs on each host of a Dask cluster, one after another, and collects their records: `folder/HOST.jsonl.gz`.
 
     A job is the command's arguments: `"compare /data/rows.bin --bs 16k"`. Each host has one task, on one of its workers, and holds a lock of the
     cluster's meanwhile, so that two sweeps do not measure each other. Other work of the cluster is not kept away: sweep when there is none.
-    `timeout`: seconds for each job; `tool`: the command's path on the hosts (by default the one in the package).
+    `timeout`: seconds for each job; `tool`: the command's path on the hosts (by default the one in the package); `at_once`: hosts that measure at the
+    same time, for each of which Dask keeps some 12 KiB here.
 
     A host that is lost, or a job that fails, is a row of the answer, and the others go on. The records of one host are in memory at a time. Records
     that `folder` has of an earlier sweep are kept, and added to.
     """
     listed = [words(job) for job in jobs]
+    if at_once < 1:
+        raise Invalid(f"at_once={at_once}: one host at a time is the least")
     if not listed:
         raise Invalid("a sweep needs a job, such as 'compare /data/rows.bin'")
     try:
@@ -128,20 +132,26 @@ def sweep(jobs: Iterable[Job], client: Any, folder: str | os.PathLike[str] = "re
     if not found:
         raise Invalid("the cluster has no workers; start one on each host: dask worker ADDRESS")
     os.makedirs(folder, exist_ok=True)
-    futures = {}
-    for host, address in found.items():
-        future = client.submit(_on_host, host, listed, timeout, tool, workers=[address], allow_other_workers=False, retries=0, pure=False)
-        futures[future] = host
+    waiting = iter(found.items())
+    under_way: dict[Any, str] = {}
+
+    def begin(count: int) -> Iterator[Any]:
+        for host, address in itertools.islice(waiting, count):
+            future = client.submit(_on_host, host, listed, timeout, tool, workers=[address], allow_other_workers=False, retries=0, pure=False)
+            under_way[future] = host
+            yield future
 
     def ended() -> Iterator[tuple[str, list[Ran], bytes]]:
-        for future in as_completed(list(futures)):
-            host = futures.pop(future)
+        completed = as_completed(list(begin(at_once)))
+        for future in completed:
+            host = under_way.pop(future)
             try:
                 rows, records = future.result()
             except Exception as error:  # the host's, whatever it is: the others' records are worth keeping
                 rows, records = [Ran(host, job, None, f"{type(error).__name__}: {error}", 0) for job in listed], b""
             finally:
                 future.release()
+            completed.update(list(begin(1)))
             yield host, rows, records
 
     swept = _collect(folder, ended())
