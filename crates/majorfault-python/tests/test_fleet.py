@@ -336,7 +336,7 @@ def test_memory_does_not_grow_with_the_number_of_hosts(command, tmp_path):
     pytest.importorskip("duckdb", reason="duckdb is not installed; pip install majorfault[fleet]")
     bench = Path(__file__).parents[1] / "benches" / "fleet_memory.py"
 
-    ran = subprocess.run([sys.executable, str(bench), "30", "150", "--folder", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300)
+    ran = subprocess.run([sys.executable, str(bench), "40", "160", "--folder", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "report --drift" in ran.stdout and "sweep" in ran.stdout
