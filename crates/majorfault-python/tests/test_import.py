@@ -68,7 +68,7 @@ def test_on_another_system_each_use_says_which_it_is_for(rows):
 
 
 def test_the_wheel_for_other_systems_is_whole(tmp_path):
-    # Made of a wheel that stands for a built one; packages.sh makes it of a real one.
+    # Made of a wheel that stands for a built one.
     built = tmp_path / "majorfault-0.1.0-cp311-abi3-linux_x86_64.whl"
     info = "majorfault-0.1.0.dist-info"
     with zipfile.ZipFile(built, "w") as file:
