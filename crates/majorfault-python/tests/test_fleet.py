@@ -331,12 +331,13 @@ def test_a_series_is_as_the_importer_of_otava_wants_it(command, tmp_path):
     assert all(float(row["figure"]) is not None for row in rows if row["branch"])
 
 
-def test_memory_does_not_grow_with_the_number_of_hosts(command, tmp_path):
+def test_the_bench_of_memory_over_many_hosts_runs_each_step(command, tmp_path):
+    # So few hosts show that the steps work; what 10 000 take is the bench's to say.
     pytest.importorskip("distributed", reason="distributed is not installed; pip install majorfault[fleet]")
     pytest.importorskip("duckdb", reason="duckdb is not installed; pip install majorfault[fleet]")
     bench = Path(__file__).parents[1] / "benches" / "fleet_memory.py"
 
-    ran = subprocess.run([sys.executable, str(bench), "40", "160", "--folder", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300)
+    ran = subprocess.run([sys.executable, str(bench), "20", "80", "--folder", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300)
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "report --drift" in ran.stdout and "sweep" in ran.stdout

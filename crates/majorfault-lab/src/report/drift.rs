@@ -567,7 +567,8 @@ pub(super) mod tests {
         ];
 
         let found = seen(&files);
-        let ways = |it: &ClaimSide| it.flips().map(|change| (change.axis.words(), change.other.clone())).collect::<Vec<_>>();
+        let ways =
+            |it: &ClaimSide| it.flips().map(|change| (change.axis.words(), change.other.clone())).collect::<Vec<_>>();
         let of = |device: &str, filesystem: &str| {
             found
                 .iter()

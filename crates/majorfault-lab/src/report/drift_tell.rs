@@ -1,6 +1,6 @@
 //! Drift in words for a terminal, and as a JSON document.
 
-use super::drift::{Axis, ClaimSides, Drift, ClaimSide, UNKNOWN};
+use super::drift::{Axis, ClaimSide, ClaimSides, Drift, UNKNOWN};
 use super::ledger::{paragraphs, table, write_table};
 use comfy_table::Cell;
 use majorfault::units::grouped;
