@@ -11,7 +11,7 @@ use majorfault::{Error, Result};
 use rustix::fs::{Access, access};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,9 @@ pub use records::Records;
 
 /// Bytes of a file's beginning that tell what it is: a page's title may be long.
 const HEAD: u64 = 64 << 10;
+
+/// How our tables of runs and of judged claims begin.
+const TABLES: [&str; 2] = ["experiment,cell,repetition,seed,", "time,branch,figure,claim,"];
 
 /// Links that are followed one after another, as the kernel does.
 const MOST_LINKS: usize = 40;
@@ -38,7 +41,7 @@ pub enum Kind {
     Page,
     /// Records, one a line.
     Records,
-    /// Runs as comma-separated values.
+    /// Runs or judged claims as comma-separated values.
     Csv,
     /// A comparison of a program's ways, as JSON, Markdown or comma-separated values.
     Programs,
@@ -70,7 +73,7 @@ impl Kind {
             _ if head.is_empty() => true,
             Kind::Page => text.starts_with("<!doctype html>") && text.contains("<title>majorfault"),
             Kind::Records => records::is_one(line),
-            Kind::Csv => text.starts_with("experiment,cell,repetition,seed,"),
+            Kind::Csv => TABLES.iter().any(|begin| text.starts_with(begin)),
             Kind::Programs => {
                 let is_table =
                     line.ends_with(b"way,repetition,counts,seconds,exit_code,major_faults,read_bytes,processor_s");
@@ -367,13 +370,19 @@ impl Output {
     ///
     /// Errors: Io; Invalid where a file appeared meanwhile that is not ours.
     pub fn write(&self, text: impl AsRef<[u8]>) -> Result<()> {
-        let text = text.as_ref();
+        self.write_by(|out| out.write_all(text.as_ref()))
+    }
+
+    /// The same of what `fill` writes piece by piece.
+    ///
+    /// Errors: those of [`write`](Output::write), and of `fill`.
+    pub fn write_by(&self, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
         self.must_be_ours("the output")?;
         let written = match &self.way {
-            Way::Beside(path) => replace(path, text),
-            Way::InPlace(path) => fs::write(path, text),
-            Way::Stream(path) => File::options().write(true).open(path).and_then(|it| all(it, text)),
-            Way::Standard(standard) => standard.try_clone().and_then(|it| all(File::from(it), text)),
+            Way::Beside(path) => replace(path, fill),
+            Way::InPlace(path) => File::create(path).and_then(|it| all(it, fill)),
+            Way::Stream(path) => File::options().write(true).open(path).and_then(|it| all(it, fill)),
+            Way::Standard(standard) => standard.try_clone().and_then(|it| all(File::from(it), fill)),
         };
         written.map_err(|error| Error::io("write the file", &self.path, error).with_remedy("name a writable one"))
     }
@@ -408,17 +417,19 @@ impl Output {
     }
 }
 
-fn all(mut file: File, text: &[u8]) -> std::io::Result<()> {
-    file.write_all(text)
+fn all(file: File, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut out = BufWriter::new(file);
+    fill(&mut out)?;
+    out.flush()
 }
 
 /// A file half written would look like a whole one, so it gets its name at the end. Keeps the rights of the one before.
-fn replace(path: &Path, text: &[u8]) -> std::io::Result<()> {
+fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> std::io::Result<()> {
     let written = drafted(path).and_then(|file| {
         if let Ok(before) = fs::metadata(path) {
             file.set_permissions(before.permissions())?;
         }
-        all(file, text)?;
+        all(file, fill)?;
         fs::rename(draft(path), path)
     });
     if written.is_err() {
@@ -466,6 +477,7 @@ mod tests {
             (Kind::Records, r#"{"format":2,"tool":"majorfault 0.1.0"}"#, r#"{"format":2,"tool":"fio 3"}"#),
             (Kind::Records, r#"{"format":2,"tool":"majorfault 0.1.0"}"#, r#"{"tool":"majorfault 0.1.0"}"#),
             (Kind::Csv, "experiment,cell,repetition,seed,x", "experiment,cell,x"),
+            (Kind::Csv, "time,branch,figure,claim,experiment", "time,branch,metric"),
             (Kind::Metrics, "# HELP majorfault_faults Faults.", "# HELP node_faults Faults."),
             (Kind::Trace, "majorfault trace 2", "a trace"),
         ];

@@ -11,7 +11,7 @@ use crate::trial::{Arm, Trial};
 use flate2::read::MultiGzDecoder;
 use majorfault::{Error, Result};
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -200,13 +200,31 @@ fn one_turn(
 pub fn load(paths: &[PathBuf]) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for path in paths {
-        let text = read_text(path)?;
-        for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
-            records.push(parse(path, number, line)?);
-        }
+        records.extend(load_file(path)?);
     }
     if records.is_empty() {
         return Err(Error::Invalid("there is no record in the files named; majorfault compare makes some".to_owned()));
+    }
+    Ok(records)
+}
+
+/// The records of one file, which may have none.
+///
+/// Errors: as [`load`].
+pub fn load_file(path: &Path) -> Result<Vec<Record>> {
+    let unread = |error| Error::io("read records", path, error);
+    let mut records = Vec::new();
+    let mut lines = opened(path).map_err(unread)?;
+    let mut line = String::new();
+    for number in 1.. {
+        line.clear();
+        // A line at a time: the text of a file is ten times its compressed size, and its records are held as well.
+        if lines.read_line(&mut line).map_err(unread)? == 0 {
+            break;
+        }
+        if !line.trim().is_empty() {
+            records.push(parse(path, number, line.trim_end())?);
+        }
     }
     Ok(records)
 }
@@ -220,21 +238,15 @@ pub fn is_compressed(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok_and(|()| first == GZIP)
 }
 
-fn read_text(path: &Path) -> Result<String> {
-    let read = || -> std::io::Result<String> {
-        let mut bytes = Vec::new();
-        match path == Path::new("-") {
-            true => std::io::stdin().read_to_end(&mut bytes)?,
-            false => File::open(path)?.read_to_end(&mut bytes)?,
-        };
-        let mut text = String::new();
-        match bytes.starts_with(&GZIP) {
-            true => MultiGzDecoder::new(bytes.as_slice()).read_to_string(&mut text)?,
-            false => bytes.as_slice().read_to_string(&mut text)?,
-        };
-        Ok(text)
+fn opened(path: &Path) -> std::io::Result<Box<dyn BufRead>> {
+    let mut plain: Box<dyn BufRead> = match path == Path::new("-") {
+        true => Box::new(BufReader::new(std::io::stdin())),
+        false => Box::new(BufReader::new(File::open(path)?)),
     };
-    read().map_err(|error| Error::io("read records", path, error))
+    Ok(match plain.fill_buf()?.starts_with(&GZIP) {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(plain))),
+        false => plain,
+    })
 }
 
 fn parse(path: &Path, number: u32, line: &str) -> Result<Record> {

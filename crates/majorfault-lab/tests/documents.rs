@@ -244,6 +244,7 @@ fn the_schema_of_each_json_is_that_of_what_is_printed() {
         ("run", majorfault_lab::launch::document::schema()),
         ("compare", majorfault_lab::report::json::schema()),
         ("programs", majorfault_lab::program::schema()),
+        ("drift", majorfault_lab::report::drift_tell::schema()),
     ];
     for (name, schema) in schemas {
         let (name, made) = (format!("docs/{name}.schema.json"), format!("{schema:#}\n"));

@@ -1,5 +1,6 @@
 """Sweeps over a cluster, the scripts of contrib/fleet, and records as tables."""
 
+import csv
 import gzip
 import json
 import os
@@ -78,6 +79,21 @@ def test_sweeps_at_once_do_not_measure_each_other(cluster, tmp_path):
 
     assert [row.code for row in rows] == [0] * 4
     assert (tmp_path / "log").read_text().split() == ["began", "ended"] * 4
+
+
+def test_many_hosts_are_swept_some_at_a_time_and_none_is_left_out(cluster, tmp_path, monkeypatch):
+    (address,) = fleet.hosts(cluster).values()
+    tool = tmp_path / "tool"
+    tool.write_text("#!/bin/sh\nprintf '{}\\n' >\"${2#--records=}\"\n")
+    tool.chmod(0o755)
+    monkeypatch.setattr(fleet, "hosts", lambda _: {f"host{number}": address for number in range(7)})
+
+    swept = fleet.sweep(["compare a"], cluster, tmp_path / "records", tool=str(tool), at_once=2)
+
+    assert [(row.host, row.runs, row.ok) for row in swept.rows] == [(f"host{number}", 1, True) for number in range(7)]
+    assert sorted(path.name for path in (tmp_path / "records").iterdir()) == [f"host{number}.jsonl.gz" for number in range(7)]
+    with pytest.raises(majorfault.Invalid, match="at_once=0"):
+        fleet.sweep(["compare a"], cluster, tmp_path / "records", at_once=0)
 
 
 def test_a_lost_host_and_a_job_that_takes_too_long_are_rows(cluster, tmp_path, monkeypatch):
@@ -192,14 +208,14 @@ def test_the_script_for_dask_sweeps(command, data, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def ledger(command):
-    return fleet.ledger(RECORDS)
+def judged(command, tmp_path_factory):
+    return fleet.judge(RECORDS, tmp_path_factory.mktemp("judged"))
 
 
 @pytest.fixture(scope="module")
-def database(ledger):
+def database(judged):
     pytest.importorskip("duckdb", reason="duckdb is not installed; pip install majorfault[fleet]")
-    return fleet.database(RECORDS, ledger)
+    return fleet.database(RECORDS, judged)
 
 
 def test_every_record_is_a_run_with_its_phases(database):
@@ -225,48 +241,103 @@ def test_the_types_do_not_depend_on_the_records(database, tmp_path):
     assert fleet.database(tmp_path / "one.jsonl").sql("SELECT source, accesses FROM runs").fetchall() == [("one", 0)]
 
 
-def test_parquet_holds_the_same_runs(ledger, tmp_path):
+def test_parquet_holds_the_same_runs(judged, tmp_path):
     pytest.importorskip("duckdb", reason="duckdb is not installed; pip install majorfault[fleet]")
     pytest.importorskip("pyarrow")
     # The latest: of both formats the one that has all fields. Of the older one every row is compared by its counts above.
     count = fleet.parquet(RECORDS[:1], tmp_path / "runs.parquet", batch=100)
 
-    other, database = fleet.database(tmp_path / "runs.parquet", ledger), fleet.database(RECORDS[:1], ledger)
+    other, database = fleet.database(tmp_path / "runs.parquet", judged), fleet.database(RECORDS[:1], judged)
 
     assert other.sql("DESCRIBE runs").fetchall() == database.sql("DESCRIBE runs").fetchall()
     everything = "SELECT * FROM runs ORDER BY ALL"
     assert count == len(other.sql(everything).fetchall())
     assert other.sql(everything).fetchall() == database.sql(everything).fetchall()
-    assert other.sql("FROM drift").fetchall() == database.sql("FROM drift").fetchall()
     with pytest.raises(majorfault.Invalid, match="counted twice"):
         fleet.database([*RECORDS, tmp_path / "runs.parquet"])
 
 
-def test_claims_are_the_ledgers_sessions(database, ledger):
-    judged = sorted((claim["id"], one["session"], one["verdict"]) for claim in ledger["claims"] for one in claim["sessions"] if one["run"])
+def test_claims_are_the_ledgers_sessions(database, command):
+    ran = subprocess.run([command, "reproduce", "--json", "--from", *RECORDS], capture_output=True, text=True, check=False)
+    ledger = json.loads(ran.stdout)["claims"]
+    tests = json.loads(subprocess.run([command, "reproduce", "--list", "--json"], capture_output=True, text=True, check=True).stdout)["rows"]
+    judged_by_tests = {row["id"] for row in tests if row["judge"] == "claim"}
+    said = sorted((claim["id"], one["session"], one["verdict"]) for claim in ledger if claim["id"] in judged_by_tests for one in claim["sessions"] if one["run"])
 
-    assert sorted(database.sql("SELECT id, session, verdict FROM claims").fetchall()) == judged
-    assert database.sql("SELECT count(*) FROM claims WHERE kernel IS NULL").fetchall() == [(0,)]
+    assert sorted(database.sql("SELECT id, session, verdict FROM claims").fetchall()) == said
+    assert database.sql("SELECT count(*) FROM claims WHERE kernel IS NULL OR tool IS NULL OR began_unix_s IS NULL").fetchall() == [(0,)]
+    # One kernel, device and file system: what all sessions agree on is what the ledger says, and nothing can flip.
+    agreed = sorted((claim["id"], claim["verdict"]) for claim in ledger if claim["id"] in {id for id, _, _ in said})
+    assert sorted(database.sql("SELECT id, verdict FROM drift").fetchall()) == agreed
+    assert database.sql("SELECT count(*) FROM drift WHERE flips IS NOT NULL").fetchall() == [(0,)]
 
 
-def test_a_verdict_that_flips_from_kernel_to_kernel_is_marked(tmp_path):
+def session_of(number, kernel, device, factor):
+    """The runs of S0.faster as they are recorded, on another machine, with mapping slower by so much than reading into buffers."""
+    for record in records_of(RECORDS[1]):
+        if record["cell"]["experiment"] == "S0" and record["cell"]["name"] in ("mmap", "buffer"):
+            walls = {"mmap": factor, "buffer": 1.0}
+            for phase in record["phases"]:
+                phase["wall_ns"] = int(1e8 * walls[record["cell"]["name"]])
+            yield record | {"session": f"9-{number}", "machine": record["machine"] | {"kernel": kernel, "device": device}}
+
+
+def test_a_verdict_that_flips_from_kernel_to_kernel_is_marked(command, tmp_path):
     pytest.importorskip("duckdb", reason="duckdb is not installed; pip install majorfault[fleet]")
-    one = json.loads(gzip.open(RECORDS[0], "rt").readline())
-    # 6.9 comes before 6.10; vda and vdb are the same kind of device, nvme0n1 is another.
-    sides = [("6.10.1", "vda", "holds here"), ("6.9.7", "vdb", "holds here"), ("6.12", "vda", "does not hold here"), ("6.13", "vda", "does not hold here"), ("6.9.7", "nvme0n1", "undecided")]
-    with gzip.open(tmp_path / "records.jsonl.gz", "wt") as file:
-        for number, (kernel, device, _) in enumerate(sides):
-            file.write(json.dumps(one | {"session": str(number), "machine": one["machine"] | {"kernel": kernel, "device": device}}) + "\n")
-    sessions = [{"session": str(number), "verdict": verdict, "ours": "1 x", "reason": "", "n": 6, "run": True} for number, (_, _, verdict) in enumerate(sides)]
-    sessions.append({"session": "9", "verdict": "", "ours": "", "reason": "", "n": 0, "run": False})
-    claim = {"id": "S9.made", "experiment": "S9", "kind": "published claims", "says": "it is so", "published": "2 x", "sessions": sessions}
+    sides = [("6.10.1", "vda", 2.0), ("6.9.7", "vdb", 2.0), ("6.12", "vda", 0.5), ("6.13", "vda", 0.5), ("", "vda", 2.0)]
+    (tmp_path / "records").mkdir()
+    for number, side in enumerate(sides):
+        with gzip.open(tmp_path / "records" / f"host{number}.jsonl.gz", "wt") as file:
+            file.writelines(json.dumps(record) + "\n" for record in session_of(number, *side))
+    (tmp_path / "records" / "host9.jsonl.gz").write_bytes(b"\x1f\x8b half of it")
 
-    found = fleet.database(tmp_path / "records.jsonl.gz", {"claims": [claim]}).sql("SELECT device_class, kernel, verdict, flips FROM drift").fetchall()
+    judged = fleet.judge(tmp_path / "records", tmp_path / "judged")
+    database = fleet.database(tmp_path / "records" / "host0.jsonl.gz", judged)
 
-    assert found == [
-        ("nvme", "6.9.7", "undecided", False),
-        ("vd", "6.9.7", "holds here", False),
-        ("vd", "6.10.1", "holds here", False),
-        ("vd", "6.12", "does not hold here", True),
-        ("vd", "6.13", "does not hold here", False),
+    columns = "kernel, device, verdict, flips, beside[1].other"
+    assert database.sql(f"SELECT {columns} FROM drift WHERE id = 'S0.faster'").fetchall() == [
+        (None, "vd", "holds here", None, None),
+        ("6.9.7", "vd", "holds here", None, None),
+        ("6.10.1", "vd", "holds here", False, "6.9.7"),
+        ("6.12", "vd", "does not hold here", True, "6.10.1"),
+        ("6.13", "vd", "does not hold here", False, "6.12"),
     ]
+    assert database.sql("SELECT source, figure FROM claims WHERE id = 'S0.faster' ORDER BY source").fetchall() == [
+        ("host0", 2.0), ("host1", 2.0), ("host2", 0.5), ("host3", 0.5), ("host4", 2.0)
+    ]  # fmt: skip
+    document = json.loads(Path(judged.drift).read_text())
+    assert (document["files"], document["unread"]) == (5, 1) and "host9" in document["unread_files"][0]["file"]
+    with pytest.raises(majorfault.Error, match="none of 1 files of records can be read"):
+        fleet.judge(tmp_path / "records" / "host9.jsonl.gz", tmp_path / "none")
+
+
+def test_a_series_is_as_the_importer_of_otava_wants_it(command, tmp_path):
+    # otava.importer.CsvImporter: of one branch, in the order of the file, times that can be read, a number in each line.
+    (tmp_path / "records").mkdir()
+    for number in range(12):
+        with open(tmp_path / "records" / f"{number}.jsonl", "w") as file:
+            for record in session_of(number, f"6.{number}.0", "vda", 2.0 if number < 6 else 3.0):
+                file.write(json.dumps(record | {"began_unix_s": 1_700_000_000 + 86400 * number}) + "\n")
+
+    judged = fleet.judge(tmp_path / "records", tmp_path / "judged")
+
+    with open(judged.claims, newline="") as file:
+        header, *lines = csv.reader(file)
+    rows = [dict(zip(header, line, strict=True)) for line in lines]
+    series = [row for row in rows if row["branch"].startswith("S0.faster ext4/vd standard ")]
+    assert len({row["branch"] for row in series}) == 1
+    assert [int(row["time"]) for row in series] == [1_700_000_000 + 86400 * number for number in range(12)]
+    assert [float(row["figure"]) for row in series] == pytest.approx([2.0] * 6 + [3.0] * 6)
+    assert all(float(row["figure"]) is not None for row in rows if row["branch"])
+
+
+def test_the_bench_of_memory_over_many_hosts_runs_each_step(command, tmp_path):
+    # So few hosts show that the steps work; what 10 000 take is the bench's to say.
+    pytest.importorskip("distributed", reason="distributed is not installed; pip install majorfault[fleet]")
+    pytest.importorskip("duckdb", reason="duckdb is not installed; pip install majorfault[fleet]")
+    bench = Path(__file__).parents[1] / "benches" / "fleet_memory.py"
+
+    ran = subprocess.run([sys.executable, str(bench), "20", "80", "--folder", str(tmp_path)], capture_output=True, text=True, check=False, timeout=300)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "report --drift" in ran.stdout and "sweep" in ran.stdout

@@ -5,6 +5,7 @@ mod assist;
 mod compare;
 mod contests;
 mod doctor;
+mod drift;
 mod enter;
 mod guard;
 mod guest;

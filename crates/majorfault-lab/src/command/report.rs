@@ -2,6 +2,7 @@
 
 use crate::command::Exit;
 use crate::command::compare::{OutputOptions, show};
+use crate::command::drift;
 use crate::lineup;
 use crate::outputs::{Kind, Outputs};
 use crate::record::Record;
@@ -13,19 +14,28 @@ use std::path::PathBuf;
 /// Make the table and the page again from saved records.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Files of records (JSON Lines); `-` is standard input
+    /// Files of records (JSON Lines); `-` is standard input. With --drift also directories, with all files of records below them
     #[arg(required = true)]
     records: Vec<PathBuf>,
     /// The method that you use now: the first line says how much faster the best one is [default: as recorded]
     #[arg(long, value_name = "NAME")]
     baseline: Option<String>,
+    /// Published claims against kernels, devices and file systems, over sessions of many machines: where a verdict flips
+    #[arg(long, conflicts_with_all = ["baseline", "output_format", "verbose"])]
+    drift: bool,
+    /// With --drift: every judged claim as a line of comma-separated values, oldest first, also for Apache Otava
+    #[arg(long, value_name = "FILE.csv", requires = "drift")]
+    csv: Option<PathBuf>,
     #[command(flatten)]
     output: OutputOptions,
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { records, baseline, output } = args;
+    let Args { records, baseline, drift, csv, output } = args;
+    if drift {
+        return drift::run(&records, &output, csv.as_deref());
+    }
     let mut outputs = Outputs::new(output.force);
     outputs.reads("the file of records", records.iter().filter(|path| path.as_os_str() != "-"));
     let page = outputs.claim_named("--report", Kind::Page, output.report.as_deref())?;

@@ -151,6 +151,15 @@ impl Claim {
         let runs = found.iter().map(|(_, runs)| *runs).min().unwrap_or(0);
         (together(found.into_iter().map(|(outcome, _)| outcome).collect()), runs)
     }
+
+    /// The median of what the first test puts beside its range, of the first cell that a star stands for: the number to follow over
+    /// time. `None` where no run has it.
+    pub fn followed(&self, samples: &Samples<'_>) -> Option<f64> {
+        let test = self.tests.first()?;
+        let sides = test.sides();
+        let rest = rests(test, &sides, samples).into_iter().next()?;
+        compared(&test.what, &values(&sides, &rest, samples).ok()?).least.as_deref().and_then(stats::median)
+    }
 }
 
 /// All must hold; one that surely fails is enough for a no; what cannot be tested comes before what was not run, and that
@@ -197,17 +206,26 @@ fn rests(test: &Test, sides: &[Of], samples: &Samples<'_>) -> Vec<String> {
 type Values = Vec<(u32, [f64; 2])>;
 
 fn judge_one(test: &Test, sides: &[Of], rest: &str, samples: &Samples<'_>) -> (TestResult, usize) {
-    let mut values: Vec<Values> = Vec::new();
-    for side in sides {
-        match side.values(rest, samples) {
-            Ok(found) => values.push(found),
-            Err(gap) => return (TestResult::Open(gap.into()), 0),
-        }
-    }
+    let values = match values(sides, rest, samples) {
+        Ok(values) => values,
+        Err(gap) => return (TestResult::Open(gap.into()), 0),
+    };
     let found = match (&test.what, values.as_slice()) {
         (What::EveryRun(_), [only]) => return (every_run(only, test.range), only.len()),
         (What::SomeRun(_), [only]) => return (some_run(only, test.range), only.len()),
-        (What::Figure(_), [only]) => Bounds::of(only.iter().map(|(_, bounds)| *bounds), Measure::Plain),
+        (what, values) => compared(what, values),
+    };
+    (found.beside(test.range), found.runs)
+}
+
+fn values(sides: &[Of], rest: &str, samples: &Samples<'_>) -> Result<Vec<Values>, Gap> {
+    sides.iter().map(|side| side.values(rest, samples)).collect()
+}
+
+/// What stands beside the range: a figure, or two of them as one.
+fn compared(what: &What, values: &[Values]) -> Bounds {
+    match (what, values) {
+        (_, [only]) => Bounds::of(only.iter().map(|(_, bounds)| *bounds), Measure::Plain),
         (What::Difference(..), [first, second]) => {
             Bounds::of(paired(first, second).map(|(a, b)| [a[0] - b[1], a[1] - b[0]]), Measure::Plain)
         }
@@ -216,8 +234,7 @@ fn judge_one(test: &Test, sides: &[Of], rest: &str, samples: &Samples<'_>) -> (T
             Bounds::of(positive.map(|(a, b)| [a[0] / b[1], a[1] / b[0]]), Measure::Ratio)
         }
         _ => Bounds::of(std::iter::empty(), Measure::Plain),
-    };
-    (found.beside(test.range), found.runs)
+    }
 }
 
 fn paired<'v>(first: &'v Values, second: &'v Values) -> impl Iterator<Item = ([f64; 2], [f64; 2])> + 'v {
@@ -466,6 +483,21 @@ mod tests {
         assert_eq!(ratio(TWICE, &[1500; 6]), "does not hold here");
         assert_eq!(ratio(HALF, &[400; 6]), "holds here");
         assert_eq!(ratio(HALF, &[600; 6]), "does not hold here");
+    }
+
+    #[test]
+    fn the_number_to_follow_is_what_the_first_test_compares() {
+        let records = [lasting("a", &[2000, 2500, 3000]), lasting("b", &[1000; 3])].concat();
+        let followed = |tests: &'static [Test], records: &[Record]| {
+            Claim { needs: &[], tests }.followed(&Samples::of("T", &records.iter().collect::<Vec<_>>()))
+        };
+        const LESS: &[Test] = &[Test::difference(of("a", Figure::Seconds), of("b", Figure::Seconds), from(2.0))];
+        const EACH: &[Test] = &[Test::every_run(of("*", Figure::Seconds), from(2.0))];
+
+        assert_eq!(followed(TWICE, &records), Some(2.5));
+        assert_eq!(followed(LESS, &records), Some(1.5));
+        assert_eq!(followed(EACH, &records), Some(2.5));
+        assert_eq!(followed(TWICE, &records[..3]), None);
     }
 
     #[test]

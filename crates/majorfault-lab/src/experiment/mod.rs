@@ -23,12 +23,13 @@ mod verdict;
 use crate::record::Record;
 use crate::trial::Trial;
 use majorfault::{Bytes, Error, Result};
-use sessions::SessionVerdict;
 
 pub use claim::{Cells, Claim, Of, Test, What};
 pub use figure::Figure;
 pub use samples::{Found, Gap, Runs, Samples, Shown, is_refused, reasons};
-pub use sessions::{Agreement, MachineSessions, Machines, SessionRecords, sessions};
+pub use sessions::{
+    Agreement, MachineSessions, Machines, SessionRecords, SessionVerdict, common, described, host, sessions,
+};
 pub use setting::{Making, Scale, Setting, Store, clean_stale};
 pub use table::{FigureTable, TableRow, TableSide, Tabulate, tables};
 pub use verdict::{Verdict, Why};
@@ -156,6 +157,8 @@ pub struct Judged {
     pub shown: Shown,
     /// The least number of runs that a test of it rests on.
     pub n: usize,
+    /// What a claim's first test compares, as one number to follow over time.
+    pub followed: Option<f64>,
     /// The runs of all cells that it looked at.
     pub runs: Runs,
 }
@@ -262,7 +265,11 @@ impl Judge {
             }
             Judge::NotBuilt(reason) => (Verdict::NotBuilt((*reason).to_owned()), 0, Shown::default()),
         };
-        Judged { verdict, shown, n, runs: samples.runs() }
+        let followed = match self {
+            Judge::Claim(claim, _) => claim.followed(samples),
+            _ => None,
+        };
+        Judged { verdict, shown, n, followed, runs: samples.runs() }
     }
 }
 

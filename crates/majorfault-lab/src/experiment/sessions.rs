@@ -97,9 +97,14 @@ fn lettered(index: usize) -> String {
 }
 
 /// What makes a machine another one: processors, memory, kernel. Disks and settings may change between experiments.
-fn described(machine: &Machine) -> String {
-    let Machine { kernel, architecture, cpu, cpus, memory_bytes, hypervisor, .. } = machine;
-    format!("{cpus} x {cpu} {architecture} {hypervisor}, {}, {kernel}", Bytes(*memory_bytes).rounded())
+pub fn described(machine: &Machine) -> String {
+    format!("{}, {}", host(machine), machine.kernel)
+}
+
+/// The same without the kernel, which changes while the machine stays.
+pub fn host(machine: &Machine) -> String {
+    let Machine { architecture, cpu, cpus, memory_bytes, hypervisor, .. } = machine;
+    format!("{cpus} x {cpu} {architecture} {hypervisor}, {}", Bytes(*memory_bytes).rounded())
 }
 
 impl SessionRecords<'_> {

@@ -124,7 +124,7 @@ pub fn print(entries: &[Entry], records: &[Record], out: &mut impl Write) -> io:
     paragraphs(&head.basis(), out)
 }
 
-fn paragraphs(lines: &[String], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn paragraphs(lines: &[String], out: &mut impl Write) -> io::Result<()> {
     lines.iter().try_for_each(|line| writeln!(out, "{}", wrapped(line)))
 }
 
@@ -138,14 +138,14 @@ fn here(entry: &Entry) -> Vec<String> {
     here
 }
 
-fn table(header: &[&str], widths: &[u16]) -> Table {
+pub(super) fn table(header: &[&str], widths: &[u16]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(widths.iter().sum::<u16>().min(COLUMNS)).set_header(header);
     table
 }
 
-fn write_table(table: &mut Table, widths: &[u16], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write_table(table: &mut Table, widths: &[u16], out: &mut impl Write) -> io::Result<()> {
     for (column, width) in table.column_iter_mut().zip(widths) {
         column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(*width)));
     }

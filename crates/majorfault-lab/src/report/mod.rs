@@ -8,6 +8,10 @@ pub mod answer;
 pub mod conditions;
 pub mod counters;
 pub mod derive;
+pub mod drift;
+mod drift_lines;
+pub mod drift_page;
+pub mod drift_tell;
 pub mod fio_json;
 pub mod html;
 pub mod json;
@@ -30,4 +34,5 @@ pub mod terminal;
 pub mod verdict;
 pub mod words;
 
+pub use drift_lines::DriftLines;
 pub use summary::{ArmSummary, Group, Role, State, Summary, Trouble};

@@ -32,14 +32,23 @@ def prefetch(array: Any, rows: Rows = None) -> int:
 
     Raises NotMapped for memory without a file, IndexError for a row that is not there.
     """
-    # The usual case, without detours.
-    if type(rows).__name__ == "ndarray" and type(array).__module__ == "numpy":
-        from .numpy import usual
-
-        usual_rows = usual(array, rows)
-        if usual_rows is not None:
-            return core.prefetch(array, usual_rows)
+    # The usual case, without detours: an import alone would take as long as the call.
+    if _is_usual is not None and _is_usual(array, rows):
+        return core.prefetch(array, rows)
+    if _is_usual is None and type(rows).__module__ == "numpy":
+        _learn()
     return sum(_mapped(parts(array, rows), _prefetch))
+
+
+_is_usual: Callable[[Any, Any], bool] | None = None
+"""Whether rows and array need no more thought; None until rows of numpy were seen."""
+
+
+def _learn() -> None:
+    global _is_usual
+    from .numpy import is_usual
+
+    _is_usual = is_usual
 
 
 def _prefetch(part: Part) -> int:

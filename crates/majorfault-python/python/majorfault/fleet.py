@@ -5,7 +5,8 @@
 
     swept = fleet.sweep(["compare /data/rows.bin --bs 16k"], Client("scheduler:8786"), "records")
     fleet.parquet("records/*.jsonl.gz", "records.parquet")
-    fleet.database("records.parquet").sql("SELECT source, arm, median(accesses) FROM runs GROUP BY ALL").show()
+    judged = fleet.judge("records/*.jsonl.gz", "judged")
+    fleet.database("records.parquet", judged).sql("FROM drift WHERE flips").show()
 
 `pip install majorfault[fleet]` brings what it needs: distributed, duckdb, pyarrow. A sweep needs the package on each worker. Ways without
 Dask (Slurm, Ansible, Kubernetes) are in `contrib/fleet`.
@@ -13,10 +14,9 @@ Dask (Slurm, Ansible, Kubernetes) are in `contrib/fleet`.
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import glob
 import gzip
+import itertools
 import json
 import os
 import re
@@ -106,17 +106,20 @@ def hosts(client: Any) -> dict[str, str]:
     return found
 
 
-def sweep(jobs: Iterable[Job], client: Any, folder: str | os.PathLike[str] = "records", *, timeout: float | None = None, tool: str | None = None) -> Swept:
+def sweep(jobs: Iterable[Job], client: Any, folder: str | os.PathLike[str] = "records", *, timeout: float | None = None, tool: str | None = None, at_once: int = 1000) -> Swept:
     """Runs the jobs on each host of a Dask cluster, one after another, and collects their records: `folder/HOST.jsonl.gz`.
 
     A job is the command's arguments: `"compare /data/rows.bin --bs 16k"`. Each host has one task, on one of its workers, and holds a lock of the
     cluster's meanwhile, so that two sweeps do not measure each other. Other work of the cluster is not kept away: sweep when there is none.
-    `timeout`: seconds for each job; `tool`: the command's path on the hosts (by default the one in the package).
+    `timeout`: seconds for each job; `tool`: the command's path on the hosts (by default the one in the package); `at_once`: hosts that measure at the
+    same time, for each of which Dask keeps some 12 KiB here.
 
     A host that is lost, or a job that fails, is a row of the answer, and the others go on. The records of one host are in memory at a time. Records
     that `folder` has of an earlier sweep are kept, and added to.
     """
     listed = [words(job) for job in jobs]
+    if at_once < 1:
+        raise Invalid(f"at_once={at_once}: one host at a time is the least")
     if not listed:
         raise Invalid("a sweep needs a job, such as 'compare /data/rows.bin'")
     try:
@@ -129,25 +132,42 @@ def sweep(jobs: Iterable[Job], client: Any, folder: str | os.PathLike[str] = "re
     if not found:
         raise Invalid("the cluster has no workers; start one on each host: dask worker ADDRESS")
     os.makedirs(folder, exist_ok=True)
+    waiting = iter(found.items())
+    under_way: dict[Any, str] = {}
+
+    def begin(count: int) -> Iterator[Any]:
+        for host, address in itertools.islice(waiting, count):
+            future = client.submit(_on_host, host, listed, timeout, tool, workers=[address], allow_other_workers=False, retries=0, pure=False)
+            under_way[future] = host
+            yield future
+
+    def ended() -> Iterator[tuple[str, list[Ran], bytes]]:
+        completed = as_completed(list(begin(at_once)))
+        for future in completed:
+            host = under_way.pop(future)
+            try:
+                rows, records = future.result()
+            except Exception as error:  # the host's, whatever it is: the others' records are worth keeping
+                rows, records = [Ran(host, job, None, f"{type(error).__name__}: {error}", 0) for job in listed], b""
+            finally:
+                future.release()
+            completed.update(list(begin(1)))
+            yield host, rows, records
+
+    swept = _collect(folder, ended())
+    swept.rows.sort(key=lambda row: (row.host, listed.index(row.job)))
+    return swept
+
+
+def _collect(folder: str | os.PathLike[str], ended: Iterable[tuple[str, list[Ran], bytes]]) -> Swept:
+    """Keeps the records of hosts as they come; of each host its rows stay in memory."""
     swept = Swept(os.fspath(folder))
-    futures = {}
-    for host, address in found.items():
-        future = client.submit(_on_host, host, listed, timeout, tool, workers=[address], allow_other_workers=False, retries=0, pure=False)
-        futures[future] = host
-    for future in as_completed(list(futures)):
-        host = futures.pop(future)
-        try:
-            rows, records = future.result()
-        except Exception as error:  # the host's, whatever it is: the others' records are worth keeping
-            rows, records = [Ran(host, job, None, f"{type(error).__name__}: {error}", 0) for job in listed], b""
-        finally:
-            future.release()
+    for host, rows, records in ended:
         if records:
             # Members of gzip files may follow each other.
             with open(os.path.join(folder, _file_name(host) + ".jsonl.gz"), "ab") as file:
                 file.write(records)
         swept.rows += rows
-    swept.rows.sort(key=lambda row: (row.host, listed.index(row.job)))
     return swept
 
 
@@ -199,11 +219,16 @@ def _run(job: tuple[str, ...], records: str, timeout: float | None, tool: str | 
 
 def _paths(records: Records) -> list[str]:
     given = [records] if isinstance(records, (str, os.PathLike)) else list(records)
-    found = [path for one in given for path in sorted(glob.glob(os.fspath(one))) or [os.fspath(one)]]
+    named = [path for one in given for path in sorted(glob.glob(os.fspath(one))) or [os.fspath(one)]]
+    found = [path for one in named for path in (_below(one) if os.path.isdir(one) else [one])]
     lacking = [path for path in found if not os.path.exists(path)]
     if lacking or not found:
         raise Invalid(f"there are no records {', '.join(lacking) or 'named'}")
     return found
+
+
+def _below(folder: str) -> list[str]:
+    return sorted(os.path.join(where, name) for where, _, names in os.walk(folder) for name in names if name.endswith((".jsonl", ".jsonl.gz")))
 
 
 def _lines(path: str) -> Iterator[dict[str, Any]]:
@@ -303,19 +328,45 @@ def sql() -> str:
     return resources.files("majorfault").joinpath("records.sql").read_text("utf-8")
 
 
-def ledger(records: Records) -> dict[str, Any]:
-    """The verdict of each published claim by these records, each session judged by itself: `majorfault reproduce --from … --json`."""
-    ran = subprocess.run([command(), "reproduce", "--json", "--from", *_paths(records)], capture_output=True, text=True, check=False)
-    try:
-        judged: dict[str, Any] = json.loads(ran.stdout)
-    except ValueError:
-        raise Error(ran.stderr.strip() or f"majorfault reproduce ended with {ran.returncode} and said nothing") from None
+@dataclass
+class Judged:
+    """Published claims judged from records, as files: what `judge` has written."""
+
+    folder: str
+    """Where they are."""
+
+    @property
+    def claims(self) -> str:
+        """Every judged claim of every session, one a line, oldest first (comma-separated values)."""
+        return os.path.join(self.folder, "claims.csv")
+
+    @property
+    def drift(self) -> str:
+        """Claims against kernels, devices and file systems (JSON, docs/drift.schema.json)."""
+        return os.path.join(self.folder, "drift.json")
+
+
+def judge(records: Records, folder: str | os.PathLike[str]) -> Judged:
+    """Judges published claims by these records (paths, patterns, folders), each session by itself, and lays the verdicts beside each other, as `majorfault
+    report --drift --json --csv` does. The files are in `folder`.
+
+    A host whose file cannot be read is told in `drift.json` (`unread_files`), and the others are judged; where none can be read, it is an Error.
+    """
+    judged = Judged(os.fspath(folder))
+    os.makedirs(folder, exist_ok=True)
+    with open(judged.drift + ".part", "wb") as file:
+        typed = [command(), "report", "--drift", "--json", "--csv", judged.claims, *_paths(records)]
+        ran = subprocess.run(typed, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.PIPE, check=False)
+    if os.path.getsize(judged.drift + ".part") == 0:
+        os.unlink(judged.drift + ".part")
+        raise Error(ran.stderr.decode(errors="replace").strip() or f"majorfault report ended with {ran.returncode} and said nothing")
+    os.replace(judged.drift + ".part", judged.drift)
     return judged
 
 
-def database(records: Records, judged: dict[str, Any] | str | os.PathLike[str] | None = None) -> Any:
+def database(records: Records, judged: Judged | str | os.PathLike[str] | None = None) -> Any:
     """A connection of DuckDB with the views `runs` and `phases` over records, or over a Parquet file that `parquet` made of them; and with `claims` and
-    `drift`, where `judged` is a ledger (a document of `ledger`, or a file with one).
+    `drift`, where `judged` is what `judge` gave, or its folder.
     """
     import duckdb
 
@@ -332,23 +383,9 @@ def database(records: Records, judged: dict[str, Any] | str | os.PathLike[str] |
     if judged is None:
         del texts["claims"], texts["drift"]
     else:
-        connection.execute("SET VARIABLE ledger = ?::VARCHAR", [_ledger_file(judged)])
+        files = judged if isinstance(judged, Judged) else Judged(os.fspath(judged))
+        connection.execute("SET VARIABLE claims = ?::VARCHAR", [files.claims])
+        connection.execute("SET VARIABLE drift = ?::VARCHAR", [files.drift])
     for text in texts.values():
         connection.execute(text)
     return connection
-
-
-def _ledger_file(judged: dict[str, Any] | str | os.PathLike[str]) -> str:
-    """The file of a ledger; a view reads it whenever it is asked."""
-    if not isinstance(judged, dict):
-        return os.fspath(judged)
-    descriptor, path = tempfile.mkstemp(prefix="majorfault-ledger-", suffix=".json")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(judged, file)
-    atexit.register(_remove, path)
-    return path
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)

@@ -17,11 +17,17 @@ AHEAD = 8 << 20
 """Bytes of rows that are announced ahead of an iteration or a gather."""
 
 
-def usual(array: Any, rows: Any) -> Any:
-    """The rows of the case that needs no more thought: an ndarray and integers; None for any other."""
-    if rows.dtype == np.int64 and rows.ndim == 1 and rows.flags.c_contiguous and array.dtype.kind in "biufc" and array.ndim:
-        return rows
-    return None
+_ARRAYS = frozenset((np.ndarray, np.memmap))
+_INT64 = np.dtype(np.int64)
+
+
+def is_usual(array: Any, rows: Any) -> bool:
+    """The case that needs no more thought: numpy's own array of numbers, and 64-bit integers. Each word here is paid for in each `prefetch`."""
+    return _is_rows(rows) and type(array) in _ARRAYS and array.dtype.kind in "biufc" and array.ndim > 0
+
+
+def _is_rows(rows: Any) -> bool:
+    return type(rows) is np.ndarray and rows.dtype is _INT64 and rows.ndim == 1
 
 
 def parts(array: np.ndarray[Any, Any], rows: Rows) -> Iterator[Part]:
@@ -108,8 +114,8 @@ class memmap(np.memmap[Any, Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if self._policy is not None and self._mmap is not None:
-            if type(index) is np.ndarray and self._policy == "index" and (rows := usual(self, index)) is not None:
-                return self._rows(rows)
+            if self._policy == "index" and _is_rows(index) and self.dtype.kind in "biufc" and self.ndim:
+                return self._rows(index)
             rows = self._announce(index)
             if rows is not None:
                 return self._gather(rows)

@@ -1,14 +1,15 @@
 -- Records of majorfault (JSON Lines, also gzip-compressed) as views for DuckDB 1.5 and later, every column with its type:
 --
---   majorfault reproduce --from 'records'/*.jsonl.gz --json > ledger.json
---   duckdb -cmd "SET VARIABLE records = 'records/*.jsonl.gz'; SET VARIABLE ledger = 'ledger.json'" -cmd ".read records.sql"
+--   majorfault report --drift records --csv claims.csv --json > drift.json
+--   duckdb -cmd "SET VARIABLE records = 'records/*.jsonl.gz'; SET VARIABLE claims = 'claims.csv'; SET VARIABLE drift = 'drift.json'" \
+--          -cmd ".read records.sql"
 --
 --   runs    one row for each run: machine, trial, outcome, what it did
 --   phases  one row for each part of a run (open, visit, close), with its counters
 --   claims  one row for each published claim and session: the verdict, and the machine
---   drift   the verdicts of a claim from kernel to kernel on the same kind of device and file system; flips are marked
+--   drift   one row for each claim, kernel, kind of device and file system: the verdict on which its sessions agree; flips are marked
 --
--- `claims` and `drift` need the ledger: records do not hold verdicts, the command judges them. Without it, the first two are made.
+-- `claims` and `drift` are what the command has judged: records do not hold verdicts. Without its files, the first two are made.
 -- In Python: majorfault.fleet.database('records/*.jsonl.gz').
 
 CREATE OR REPLACE VIEW records AS
@@ -65,35 +66,22 @@ SELECT source, session, kernel, device, arm_kind, arm, settings, workload, block
 FROM (SELECT *, unnest(phases) AS phase FROM runs);
 
 CREATE OR REPLACE VIEW claims AS
-WITH ledger AS (
-    SELECT unnest(claims) AS claim FROM read_json(getvariable('ledger'), maximum_object_size = 268435456, columns = {
-        'claims': 'STRUCT(
-            id VARCHAR, experiment VARCHAR, kind VARCHAR, says VARCHAR, published VARCHAR,
-            sessions STRUCT("session" VARCHAR, verdict VARCHAR, ours VARCHAR, reason VARCHAR, n UBIGINT, run BOOLEAN)[])[]'
-    })
-), judged AS (
-    SELECT claim.id, claim.experiment, claim.kind, claim.says, claim.published, unnest(claim.sessions) AS judged FROM ledger
-), machines AS (
-    SELECT session, any_value(source) AS source, any_value(kernel) AS kernel, any_value(filesystem) AS filesystem, any_value(device) AS device,
-        any_value(read_ahead_kb) AS read_ahead_kb, any_value(cpu) AS cpu, any_value(hypervisor) AS hypervisor, min(began_unix_s) AS began_unix_s
-    FROM runs GROUP BY session
-)
-SELECT judged.id, experiment, kind, says, published, machines.session, judged.judged.verdict, judged.judged.ours, judged.judged.reason,
-    judged.judged.n AS runs, machines.* EXCLUDE (session)
-FROM judged JOIN machines ON machines.session = judged.judged.session
-WHERE judged.judged.run;
+SELECT claim AS id, experiment, verdict, reason, ours, figure, runs, session, source, "commit" AS tool, kernel, filesystem, device, scale, machine,
+    "time" AS began_unix_s, branch
+FROM read_csv(getvariable('claims'), header = true, auto_detect = false, delim = ',', quote = '"', escape = '"', nullstr = '', columns = {
+    'time': 'UBIGINT', 'branch': 'VARCHAR', 'figure': 'DOUBLE', 'claim': 'VARCHAR', 'experiment': 'VARCHAR', 'verdict': 'VARCHAR', 'reason': 'VARCHAR',
+    'ours': 'VARCHAR', 'runs': 'UBIGINT', 'session': 'VARCHAR', 'source': 'VARCHAR', 'commit': 'VARCHAR', 'kernel': 'VARCHAR', 'filesystem': 'VARCHAR',
+    'device': 'VARCHAR', 'scale': 'VARCHAR', 'machine': 'VARCHAR'
+});
 
 CREATE OR REPLACE VIEW drift AS
-WITH sides AS (
-    SELECT id, says, filesystem, coalesce(nullif(regexp_extract(device, '^(nvme|mmcblk|loop|zram|pmem|xvd|vd|sd|dm|md)'), ''), device) AS device_class, kernel,
-        -- 6.9 comes before 6.10.
-        [part::UINTEGER FOR part IN regexp_extract_all(regexp_extract(kernel, '^[0-9.]+'), '[0-9]+')] AS kernel_order,
-        count(*) AS sessions, list_sort(list_distinct(list(verdict))) AS verdicts, list(ours ORDER BY began_unix_s) AS ours
-    FROM claims GROUP BY ALL
+WITH document AS (
+    SELECT unnest(claims) AS claim FROM read_json(getvariable('drift'), maximum_object_size = 268435456, columns = {
+        'claims': 'STRUCT(
+            id VARCHAR, experiment VARCHAR, kind VARCHAR, says VARCHAR, published VARCHAR, sides STRUCT(
+                kernel VARCHAR, device VARCHAR, filesystem VARCHAR, verdict VARCHAR, reason VARCHAR, sessions UBIGINT, verdicts MAP(VARCHAR, UBIGINT),
+                figure DOUBLE[], began_unix_s UBIGINT[], conditions MAP(VARCHAR, VARCHAR[]), flips BOOLEAN,
+                beside STRUCT(axis VARCHAR, other VARCHAR, was VARCHAR, flips BOOLEAN, also_different VARCHAR[])[])[])[]'
+    })
 )
-SELECT id, says, filesystem, device_class, kernel, sessions,
-    CASE len(verdicts) WHEN 1 THEN verdicts[1] ELSE 'sessions differ' END AS verdict, ours,
-    lag(verdicts) OVER kernels IS NOT NULL AND lag(verdicts) OVER kernels <> verdicts AS flips
-FROM sides
-WINDOW kernels AS (PARTITION BY id, filesystem, device_class ORDER BY kernel_order)
-ORDER BY id, filesystem, device_class, kernel_order;
+SELECT id, experiment, kind, says, published, unnest(sides, max_depth := 2) FROM (SELECT unnest(claim) FROM document);
