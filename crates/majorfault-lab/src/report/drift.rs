@@ -480,7 +480,9 @@ pub(super) mod tests {
     }
 
     /// Kernel, verdict, what flips and against what.
-    fn told(files: &[Vec<Record>]) -> Vec<(String, &'static str, Vec<(&'static str, String)>)> {
+    type Told = (String, &'static str, Vec<(&'static str, String)>);
+
+    fn told(files: &[Vec<Record>]) -> Vec<Told> {
         let flips = |it: &ClaimSide| it.flips().map(|change| (change.axis.words(), change.other.clone())).collect();
         let of = |it: &ClaimSide| (it.ground.shown(Axis::Kernel).to_owned(), it.verdict.words(), flips(it));
         seen(files).iter().map(of).collect()
