@@ -287,3 +287,31 @@ fn others(counters: &BTreeMap<String, u64>, wall: Duration) -> Option<f64> {
 pub(super) fn size(bytes: u64) -> String {
     Bytes(bytes).rounded()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use majorfault::sys::cache::resident;
+
+    #[test]
+    fn what_is_learnt_from_begins_as_each_run_does() {
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let [file, scratch] = ["file", "scratch"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&scratch).unwrap();
+        std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+        let opened = File::open(&file).unwrap();
+        opened.sync_all().unwrap();
+        let task = Task {
+            files: vec![file],
+            is_cold: true,
+            prepare: Some(format!("touch {}/prepared", scratch.display()).into()),
+            scratch: scratch.clone(),
+            ..Task::default()
+        };
+
+        learn(&task, ["true"].map(OsString::from).to_vec(), &AtomicBool::new(false)).unwrap();
+
+        assert!(scratch.join("prepared").exists());
+        assert_eq!(resident(&opened, 0, 1 << 20).unwrap().0, 0);
+    }
+}
