@@ -413,3 +413,49 @@ impl Reader for Prefetching {
         self.reader.done_with(extents)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Condvar;
+    use std::time::Duration;
+
+    /// A reader whose hints wait until two are given at once, and count those that were.
+    #[derive(Clone, Default)]
+    struct Meeting(Arc<(Mutex<[usize; 2]>, Condvar)>);
+
+    impl Reader for Meeting {
+        fn visit(&mut self, _: &[Extent], _: &mut dyn Visitor) -> Result<()> {
+            Ok(())
+        }
+
+        fn sibling(&self) -> Result<Box<dyn Reader>> {
+            Ok(Box::new(self.clone()))
+        }
+
+        fn will_need(&mut self, _: &[Extent], _: Urgency) -> Result<()> {
+            let (state, came) = &*self.0;
+            let mut now = state.lock().unwrap();
+            now[0] += 1;
+            came.notify_all();
+            // Alone, it would wait for ever.
+            let (mut now, _) = came.wait_timeout_while(now, Duration::from_secs(5), |now| now[0] < 2).unwrap();
+            now[1] += usize::from(now[0] == 2);
+            came.notify_all();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn two_helpers_give_two_bursts_at_once() {
+        let reader = Meeting::default();
+        let helper = Helper::new(Box::new(reader.clone()), 2).unwrap();
+
+        (0..2).for_each(|_| helper.send(Burst::WillNeed(vec![Extent { offset: 0, length: 4096 }])));
+
+        let (state, came) = &*reader.0;
+        let now = state.lock().unwrap();
+        let (now, _) = came.wait_timeout_while(now, Duration::from_secs(10), |now| now[1] < 2).unwrap();
+        assert_eq!(*now, [2, 2]);
+    }
+}

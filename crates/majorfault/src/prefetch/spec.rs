@@ -597,7 +597,7 @@ impl Reader for Deep {
 /// A policy that wants nothing around `reader`.
 fn silent(reader: &dyn Reader, by: By, release: Switch) -> Prefetching {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
-    let hints = Hints { merge, cached: Cached::nothing(), by, helpers: 1, release };
+    let hints = Hints { merge, cached: Cached::nothing(), by, helpers: 2, release };
     Prefetching::new(reader.sibling().unwrap(), started("window", "window=0"), hints).unwrap()
 }
 
