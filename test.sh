@@ -88,6 +88,7 @@ timeout 600 sh crates/majorfault-python/test.sh
 profile=""
 if [ "${1:-}" = --release ]; then profile=--release; fi
 step "the first comparison of a user $profile"
+# The same packages and features as above, so that nothing is built again.
 # shellcheck disable=SC2086
-cargo test $profile --locked -p majorfault-lab --test first_run -- --ignored
+cargo test $profile --workspace --all-features --locked --test first_run -- --ignored
 step "all is well"
