@@ -85,9 +85,10 @@ step "the Python package"
 timeout 600 sh crates/majorfault-python/test.sh
 # The first thing that a user runs: answers right, records written, gates alive, page made. What neighbours on this machine
 # spoil is no failure; what we spoil is. With `test.sh --release` as a user builds it, which takes minutes more; do that before a release.
-profile=""
-if [ "${1:-}" = --release ]; then profile=--release; fi
-step "the first comparison of a user $profile"
+# Else with the packages and features of above, so that nothing is built again.
+what="--workspace --all-features"
+if [ "${1:-}" = --release ]; then what="--release -p majorfault-lab"; fi
+step "the first comparison of a user ($what)"
 # shellcheck disable=SC2086
-cargo test $profile --locked -p majorfault-lab --test first_run -- --ignored
+cargo test $what --locked --test first_run -- --ignored
 step "all is well"
