@@ -1,7 +1,7 @@
 //! redb on our pool beside redb on its own file, LMDB and SQLite: `cargo bench -p majorfault-lab --bench redb`.
 //!
 //! Without a word random gets: see `gets.rs`. `-- ycsb` runs the six workloads of YCSB (Cooper et al., SoCC 2010) instead; `-- ycsb
-//! A C` some of them, `--for SECONDS` (2) each, `--rounds N` (3), `--keys N` (500 000); see `ycsb.rs`. LMDB and SQLite are the system's libraries
+//! A C` some of them, `--for SECONDS` (2) each, `--rounds N` (3), `--keys N` (500 000), `--pool MIB` (64, beyond memory); see `ycsb.rs`. LMDB and SQLite are the system's libraries
 //! (Debian: liblmdb0, libsqlite3-0), opened while it runs; where one is not there it is left out with a sentence.
 #![allow(unsafe_code, reason = "the other stores are C libraries")]
 

@@ -205,6 +205,7 @@ pub fn compare(words: &[&str]) {
         at.map_or(default, |at| words[at + 1].parse().expect("a number"))
     };
     let (seconds, rounds, keys) = (value("--for", 2), value("--rounds", 3), value("--keys", 500_000));
+    let beyond = value("--pool", POOL >> 20) << 20;
     let named: Vec<&str> = WORKLOADS.iter().map(|(name, ..)| *name).filter(|name| words.contains(name)).collect();
     let named = if named.is_empty() { WORKLOADS.map(|(name, ..)| name).to_vec() } else { named };
     let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
@@ -216,7 +217,7 @@ pub fn compare(words: &[&str]) {
         words.extend(&named);
         said(&words, limit)
     };
-    let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| told(kind, POOL, 0, "make", None) == "made\n").collect();
+    let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| told(kind, beyond, 0, "make", None) == "made\n").collect();
     let length = |kind: &str| std::fs::metadata(path(kind)).map_or(0, |file| file.len());
     for kind in &kinds {
         println!("{kind}: a file of {} MiB", length(kind) >> 20);
@@ -229,7 +230,7 @@ pub fn compare(words: &[&str]) {
             for turn in 0..kinds.len() {
                 let at = (turn + round as usize) % kinds.len();
                 cool(&path(kinds[at]));
-                let budget = if limit.is_some() { POOL } else { length("pool") + (256 << 20) };
+                let budget = if limit.is_some() { beyond } else { length("pool") + (256 << 20) };
                 let base = keys + (round + 1 + if limit.is_some() { rounds } else { 0 }) * 100_000_000;
                 let said = told(kinds[at], budget, base, place, limit);
                 rates[at] = said.lines().map(|line| line.parse().expect("operations a second")).collect();
