@@ -2,7 +2,7 @@
 """Our methods beside built peers, in turns in one run: `uring` beside fio, `pool` beside vmcache.
 
     python3 crates/majorfault-lab/benches/peers/beside.py --fio /usr/bin/fio --vmcache ~/vmcache/vmcache
-        [--majorfault target/release/majorfault] [--runs 6] [--seconds 2] [--size 4g] [--budget 1g]
+        [--vmcache-pages ./vmcache_pages] [--majorfault target/release/majorfault] [--runs 6] [--seconds 2] [--size 4g] [--budget 1g]
         [--threads 1,2,16,64] [--dir /var/tmp]
 
 It fetches and builds nothing: a peer whose path is not given is left out. vmcache is https://github.com/viktorleis/vmcache, built by its
@@ -15,6 +15,10 @@ time an access, ours over fio's, paired by turn: the median, the least and the g
 vmcache runs its random lookups (RNDREAD) over as many tuples as fill the file, with PHYSGB as its budget; our pool draws random pages of a file
 that long with the same budget, each thread with one read under way as vmcache's threads have, and with 32. What can be compared is how many pages
 each brings from the device a second: vmcache finds them by a tree whose inner pages stay in memory, our workload by number.
+
+vmcache_pages (built from vmcache_pages.cpp beside this script, which says how) draws random pages by number, too, of files without content of
+64 GiB and 1 TiB behind 64 MiB: no device waits, so the rate and the processor time of a page are what a miss costs. Its runs begin after a
+second that fills its memory and its tables; ours begin with the first page.
 """
 
 import argparse
@@ -46,12 +50,12 @@ def row(*cells):
     print("| " + " | ".join(map(str, cells)) + " |", flush=True)
 
 
-def is_valid(record):
-    return record["outcome"] == "done" and all(gate["finding"] != "spoiled" for gate in record["gates"])
+def is_valid(record, but):
+    return record["outcome"] == "done" and all(gate["finding"] != "spoiled" or gate["name"] == but for gate in record["gates"])
 
 
-def compared(args, work, words, path=None):
-    """The valid records of a session, and why there are none."""
+def compared(args, work, words, path=None, but=None):
+    """The valid records of a session, and why there are none; the gate `but` is let pass."""
     records = work / "records.jsonl"
     records.unlink(missing_ok=True)
     command = [args.majorfault, "compare", "-q", "--records", records, "--runtime", f"{args.seconds}s", "--memory", "none", *words]
@@ -59,8 +63,8 @@ def compared(args, work, words, path=None):
     if not records.exists():
         return [], said.stderr.strip().splitlines()[-1] if said.stderr.strip() else f"exit code {said.returncode}"
     found = [json.loads(line) for line in records.read_text().splitlines()]
-    valid = [record for record in found if is_valid(record)]
-    return valid, "" if valid else next((gate["says"] for record in found for gate in record["gates"] if gate["finding"] == "spoiled"), str(found[0]["outcome"]))
+    valid = [record for record in found if is_valid(record, but)]
+    return valid, "" if valid else next((gate["says"] for record in found for gate in record["gates"] if gate["finding"] == "spoiled" and gate["name"] != but), str(found[0]["outcome"]))
 
 
 def visit(record):
@@ -146,11 +150,52 @@ def beside_vmcache(args, work, data, length):
             row(threads, depth, f"{median(one for one, _ in pairs):.0f}", f"{median(other for _, other in pairs):.0f}", ratio, len(pairs))
 
 
+def missed(args, path, budget, length, threads):
+    """Pages that vmcache's buffer manager reads a second, and processor nanoseconds a page."""
+    of = {"BLOCK": path, "VIRTGB": length // UNITS["g"], "PHYSGB": 1, "BUDGET": budget, "THREADS": threads, "RUNFOR": args.seconds}
+    said = subprocess.run([args.vmcache_pages], capture_output=True, text=True, env={**os.environ, **{name: str(value) for name, value in of.items()}})
+    if said.returncode != 0:
+        raise RuntimeError(f"vmcache_pages: exit code {said.returncode}: {(said.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+    return tuple(float(word) for word in said.stdout.split())
+
+
+def beside_misses(args, work):
+    budget = 64 << 20
+    path = work / "nothing"
+    row("file", "threads", "pages a second, ours", "vmcache", "ours / vmcache", "processor time, ours / vmcache", "turns")
+    row(*["---"] * 7)
+    for length in (64 << 30, 1 << 40):
+        with open(path, "wb") as out:
+            out.truncate(length)
+        for threads in map(int, args.threads.split(",")):
+            pairs = []
+            why = ""
+            for turn in range(args.runs):
+                def ours():
+                    words = ["--rw", "randread", "--bs", "4k", "--numjobs", threads, "--cache", "cold", "--time-based", "--no-peer", "--runs", 1]
+                    # A file without content brings nothing from the device, which is what is wanted here.
+                    return compared(args, work, [*words, "-m", f"pool:memory={budget},depth=1", path], but="device bytes")
+
+                theirs = missed(args, path, budget, length, threads) if turn % 2 else None
+                records, reason = ours()
+                theirs = theirs or missed(args, path, budget, length, threads)
+                why = why or reason
+                if records:
+                    pairs.append((figures(records[0])[:2], theirs))
+            if not pairs:
+                row(f"{length >> 30} GiB", threads, why, "–", "–", "–", 0)
+                continue
+            rates = told([one[0] / other[0] for one, other in pairs])
+            processor = told([one[1] / other[1] for one, other in pairs])
+            row(f"{length >> 30} GiB", threads, f"{median(one[0] for one, _ in pairs):.0f}", f"{median(other[0] for _, other in pairs):.0f}", rates, processor, len(pairs))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--majorfault", default="target/release/majorfault")
     parser.add_argument("--fio", help="path of a built fio")
     parser.add_argument("--vmcache", help="path of a built vmcache")
+    parser.add_argument("--vmcache-pages", help="path of a built vmcache_pages")
     parser.add_argument("--runs", type=int, default=6)
     parser.add_argument("--seconds", type=int, default=2)
     parser.add_argument("--size", default="4g", help="bytes of the file")
@@ -158,14 +203,14 @@ def main():
     parser.add_argument("--threads", default="1,2,16,64")
     parser.add_argument("--dir", default="/var/tmp")
     args = parser.parse_args()
-    for name in ("majorfault", "fio", "vmcache"):
+    for name in ("majorfault", "fio", "vmcache", "vmcache_pages"):
         given = getattr(args, name)
         if given and not os.access(given, os.X_OK):
-            parser.error(f"--{name} {given}: no program is there; build it first, this script builds nothing")
+            parser.error(f"--{name.replace('_', '-')} {given}: no program is there; build it first, this script builds nothing")
         if given:
             setattr(args, name, os.path.abspath(given))
-    if not args.fio and not args.vmcache:
-        parser.error("nothing to compare with: give --fio PATH, --vmcache PATH or both")
+    if not args.fio and not args.vmcache and not args.vmcache_pages:
+        parser.error("nothing to compare with: give --fio PATH, --vmcache PATH or --vmcache-pages PATH")
     if args.vmcache and size(args.budget) % UNITS["g"] != 0:
         parser.error(f"--budget {args.budget}: vmcache knows whole gigabytes only")
     length = size(args.size)
@@ -173,6 +218,11 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = Path(tempfile.mkdtemp(prefix="beside-peers-", dir=args.dir))
     try:
+        if args.vmcache_pages:
+            beside_misses(args, work)
+            print()
+        if not args.fio and not args.vmcache:
+            return 0
         data = work / "data"
         with open(data, "wb") as out:
             for _ in range(length >> 20):
