@@ -127,6 +127,32 @@ fn threads_under_eviction_never_see_a_torn_or_foreign_page() {
 }
 
 #[test]
+fn a_page_far_from_all_others_costs_one_fault_of_its_own_and_one_of_its_word() {
+    type Bring = fn(&mut Handle, &[u64]) -> Result<()>;
+    let faults = || {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        crate::proc::stat::process(&stat).unwrap().minor_faults
+    };
+    // Words of 4 KiB are those of 2 MiB of the file.
+    const APART: usize = 512;
+    let ways: [(&str, Bring); 2] =
+        [("fetched", |handle, pages| handle.fetch(pages)), ("hinted", |handle, pages| handle.will_need(pages))];
+    for (way, bring) in ways {
+        let options = PoolLayout { memory: Bytes::mib(64), ..PoolLayout::default() };
+        let pool = Pool::new(1 << 40, options).unwrap();
+        let mut handle = pool.handle(Box::new(Zeros));
+        let pages: Vec<u64> = (0..1000).map(|number| (number * 7 * APART) as u64).collect();
+
+        let before = faults();
+        bring(&mut handle, &pages).unwrap();
+        let took = faults() - before;
+
+        assert_eq!(pool.metrics().resident, 1000, "{way}");
+        assert!((2000..2400).contains(&took), "{took} faults for 1000 pages {way}");
+    }
+}
+
+#[test]
 fn a_write_that_failed_is_told_and_nothing_is_lost() {
     for errno in [libc::EIO, libc::ENOSPC] {
         let file = TestFile::on_disk(64 * PAGE);

@@ -127,12 +127,21 @@ pub fn lock(word: &impl Word) -> Result<Locked, Refused> {
 /// Becomes the only holder of a page that is not in memory: a page that another thread brought meanwhile is refused, as it may
 /// have been changed since.
 pub fn lock_evicted(word: &impl Word) -> Result<(), Refused> {
+    // Untouched memory is written at once. Read first, the kernel would show its page of zeros there, and the write after it would be a second fault,
+    // with an interrupt of every processor that runs the program.
+    if lock_from(word, NEW).is_ok() {
+        return Ok(());
+    }
     let found = word.load(Ordering::Relaxed);
     if found & STATE == EVICTED { lock_from(word, found).map(drop) } else { Err(Refused::Busy) }
 }
 
 /// Becomes a reader of a page in memory, or the filler of one that is not. Only refused as busy.
 pub fn enter(word: &impl Word) -> Result<Became, Refused> {
+    // Untouched memory is written at once, as by [`lock_evicted`].
+    if lock_from(word, NEW).is_ok() {
+        return Ok(Became::Filler);
+    }
     match share(word) {
         Ok(()) => Ok(Became::Reader),
         Err(Refused::Evicted) => lock_evicted(word).map(|()| Became::Filler),
