@@ -1,8 +1,10 @@
 //! `majorfault kernel`: kernels for guests, and this program in one of them.
 
-use crate::command::{Exit, kernel_test, stop_flag};
+use crate::command::{Exit, kernel_test, kernel_try, stop_flag};
 use crate::place::guest::kernel::{self, BuiltKernel, Progress, Variant};
 use crate::place::guest::{self, FromGuest, Spec};
+use crate::tryout::exercise::Exercise;
+use crate::tryout::{Case, inside};
 use anstream::println;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,11 +36,27 @@ enum What {
     },
     /// Check kernels in guests: a trial on one, the strided read-ahead on another, nothing changed without the advice
     Test(kernel_test::Args),
+    /// Try what majorfault can do in guests that differ by kernel, file system, processors, memory and rights: what works where
+    Try(kernel_try::Args),
     /// Run any other command of majorfault in a guest; its output and exit code become ours
     Run(Run),
     /// The first process of a guest
     #[command(hide = true)]
     Init,
+    /// Run the checks of a case in the guest
+    #[command(hide = true)]
+    Inside {
+        /// The case
+        case: String,
+        /// Checks; all of the case unless some are named
+        checks: Vec<String>,
+    },
+    /// Use a file or memory in one way
+    #[command(hide = true)]
+    Exercise {
+        #[command(subcommand)]
+        what: Exercise,
+    },
     /// Become QEMU and die with the process that started us
     #[command(hide = true)]
     Machine {
@@ -83,6 +101,12 @@ pub fn run(args: Args) -> Result<Exit> {
         What::Fetch { package } => fetch(package),
         What::List { json } => list(json),
         What::Test(args) => kernel_test::run(&args),
+        What::Try(args) => kernel_try::run(&args),
+        What::Inside { case, checks } => in_case(&case, &checks),
+        What::Exercise { what } => {
+            println!("{}", what.run()?);
+            Ok(Exit::Ok)
+        }
         What::Run(args) => in_guest(&args),
         What::Init => guest::init::live().map(|never| match never {}),
         What::Machine { words } => Err(guest::become_machine(&words)),
@@ -145,6 +169,12 @@ fn list(json: bool) -> Result<Exit> {
     if kernels.is_empty() {
         println!("none is built in {}; majorfault kernel build plain", kernel::root().display());
     }
+    Ok(Exit::Ok)
+}
+
+fn in_case(name: &str, checks: &[String]) -> Result<Exit> {
+    let case = Case::named(name).ok_or_else(|| Error::Invalid(format!("there is no case \"{name}\"")))?;
+    inside::run(case, checks, std::io::stdout())?;
     Ok(Exit::Ok)
 }
 

@@ -68,7 +68,11 @@ pub fn run(
         swap: spec.swap_device(),
         records: super::init::RECORDS.to_owned(),
     };
-    let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
+    let making = spec.fs.making();
+    let programs = making.programs.iter().map(|(name, package)| disk::program(name, package));
+    let brought = brought.iter().cloned().map(Ok).chain(programs).collect::<Result<Vec<PathBuf>>>()?;
+    let modules = kernel.loads(making.modules);
+    let archive = Unnamed(program::archive(&order, &modules, &brought, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
         let guest = Guest::start(spec, accelerator, &kernel, &archive)?;

@@ -76,6 +76,7 @@ pub fn build(
         built_unix_s,
         build_seconds: began.elapsed().as_secs(),
         modules: Vec::new(),
+        more: Default::default(),
     };
     work.keep(&home, &kernel)?;
     Ok(kernel)

@@ -1,5 +1,6 @@
 //! Kernels as Debian builds them: the package's image, and the few modules that a guest needs.
 
+use crate::place::guest::filesystem::FileSystem;
 use crate::place::guest::kernel::source::{Removed, candidate, done, download, made, only, said};
 use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root, trusted};
 use majorfault::{Error, Missing, Result};
@@ -25,7 +26,8 @@ pub fn fetch(package: &str) -> Result<BuiltKernel> {
     let source = format!("{package} {version}");
     let there =
         fs::read(home.join(DESCRIPTION)).ok().and_then(|text| serde_json::from_slice::<BuiltKernel>(&text).ok());
-    if let Some(kernel) = there.filter(|kernel| kernel.source == source) {
+    let is_whole = |kernel: &BuiltKernel| of_file_systems().all(|name| kernel.more.contains_key(name));
+    if let Some(kernel) = there.filter(|kernel| kernel.source == source && is_whole(kernel)) {
         return Ok(kernel);
     }
     let work = root.join(format!("fetching-{}", std::process::id()));
@@ -34,11 +36,14 @@ pub fn fetch(package: &str) -> Result<BuiltKernel> {
     download(package, &version, &work)?;
     let image = only(&work.join("boot"), "", "vmlinuz")?;
     made(&home.join("modules"))?;
-    let modules = modules(&work.join("lib/modules"), &home.join("modules"))?;
+    let (from, into) = (work.join("lib/modules"), home.join("modules"));
+    let modules = modules(&from, &into, WANTED)?;
+    let more = of_file_systems().map(|name| Ok((name.to_owned(), self::modules(&from, &into, &[name])?)));
+    let more = more.collect::<Result<_>>()?;
     let built_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let kept = home.join("bzImage");
-    let kernel =
-        BuiltKernel { name, variant: "stock".to_owned(), source, image: kept, built_unix_s, build_seconds: 0, modules };
+    let variant = "stock".to_owned();
+    let kernel = BuiltKernel { name, variant, source, image: kept, built_unix_s, build_seconds: 0, modules, more };
     let text = serde_json::to_vec_pretty(&kernel).map_err(|why| Error::Invalid(why.to_string()))?;
     let keep = || fs::copy(&image, &kernel.image).and_then(|_| fs::write(home.join(DESCRIPTION), text));
     keep().map_err(|error| Error::io("keep the kernel", &home, error))?;
@@ -59,10 +64,15 @@ pub fn meant_by(package: &str) -> Result<String> {
     })
 }
 
+/// What some file system needs of a kernel.
+fn of_file_systems() -> impl Iterator<Item = &'static str> {
+    FileSystem::ALL.iter().flat_map(|kind| kind.making().modules.iter().copied())
+}
+
 /// Unpacks those wanted, each after what it depends on, into `into`; in the order in which they are loaded.
-fn modules(from: &Path, into: &Path) -> Result<Vec<PathBuf>> {
+fn modules(from: &Path, into: &Path, wanted: &[&str]) -> Result<Vec<PathBuf>> {
     let mut unpacking = Unpacking { files: files(from), into, seen: BTreeSet::new(), order: Vec::new() };
-    WANTED.iter().try_for_each(|name| unpacking.with_those_below(name))?;
+    wanted.iter().try_for_each(|name| unpacking.with_those_below(name))?;
     Ok(unpacking.order)
 }
 
@@ -144,7 +154,7 @@ mod tests {
 
     fn loaded(modules_of: &[(&str, &str)]) -> Vec<String> {
         let (from, into) = (tree(modules_of), tempfile::tempdir().unwrap());
-        let order = modules(from.path(), into.path()).unwrap();
+        let order = modules(from.path(), into.path(), WANTED).unwrap();
         order.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
     }
 
