@@ -15,6 +15,17 @@ pub const OLD: Stock = Stock { begins: "6.1.", package: "linux-image-cloud-amd64
 /// The newest of Debian 12.
 pub const NEW: Stock = Stock { begins: "6.12.", package: "linux-image-6.12-cloud-amd64" };
 
+/// The same with every file system and driver: the other images leave out what a machine for hire does not need.
+pub const FULL: Stock = Stock { begins: "6.12.", package: "linux-image-6.12-amd64" };
+
+impl Stock {
+    /// Whether a kernel of this name is one of them.
+    pub fn is_it(&self, name: &str) -> bool {
+        let is_small = |text: &str| text.contains("-cloud-");
+        name.starts_with(self.begins) && name.ends_with("-stock") && is_small(name) == is_small(self.package)
+    }
+}
+
 /// A guest in which our commands are tried.
 pub struct Case {
     /// Its name.
@@ -60,7 +71,7 @@ const USUAL: Case = Case {
     name: "",
     says: "",
     kernel: NEW,
-    place: "cpus=2,memory=1g,disk=1g,swap=512m",
+    place: "cpus=2,memory=1g,disk=2g,swap=512m",
     sysctls: &[],
     user: 0,
     checks: &[],
@@ -125,12 +136,12 @@ pub const CASES: &[Case] = &[
         ],
         ..USUAL
     },
-    Case { name: "no-swap", says: "no swap", place: "cpus=2,memory=1g,disk=1g", ..USUAL },
-    Case { name: "many-cpus", says: "8 processors", place: "cpus=8,memory=1g,disk=1g,swap=512m", ..USUAL },
+    Case { name: "no-swap", says: "no swap", place: "cpus=2,memory=1g,disk=2g", ..USUAL },
+    Case { name: "many-cpus", says: "8 processors", place: "cpus=8,memory=1g,disk=2g,swap=512m", ..USUAL },
     Case {
         name: "numa",
         says: "4 processors and the memory in 2 nodes",
-        place: "cpus=4,numa=2,memory=1g,disk=1g,swap=512m",
+        place: "cpus=4,numa=2,memory=1g,disk=2g,swap=512m",
         ..USUAL
     },
     Case {
@@ -148,14 +159,14 @@ pub const CASES: &[Case] = &[
         checks: &["kswapd-swap", "kswapd-cache"],
         ..USUAL
     },
-    on_file_system("xfs", "xfs", "fs=xfs,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("btrfs", "btrfs", "fs=btrfs,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("f2fs", "f2fs", "fs=f2fs,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("overlay", "overlayfs over ext4", "fs=overlay,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("dm-crypt", "ext4 on dm-crypt", "fs=crypt,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("nfs", "NFS 4.2 over loopback", "fs=nfs,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("xfs-64k", "xfs with blocks of 64 KiB", "fs=xfs-64k,cpus=2,memory=1g,disk=1g,swap=512m"),
-    on_file_system("ext4-64k", "ext4 with clusters of 64 KiB", "fs=ext4-64k,cpus=2,memory=1g,disk=1g,swap=512m"),
+    on_file_system("xfs", "xfs", "fs=xfs,cpus=2,memory=1g,disk=2g,swap=512m"),
+    on_file_system("btrfs", "btrfs", "fs=btrfs,cpus=2,memory=1g,disk=2g,swap=512m"),
+    Case { kernel: FULL, ..on_file_system("f2fs", "f2fs", "fs=f2fs,cpus=2,memory=1g,disk=2g,swap=512m") },
+    on_file_system("overlay", "overlayfs over ext4", "fs=overlay,cpus=2,memory=1g,disk=2g,swap=512m"),
+    on_file_system("dm-crypt", "ext4 on dm-crypt", "fs=crypt,cpus=2,memory=1g,disk=2g,swap=512m"),
+    on_file_system("nfs", "NFS 4.2 over loopback", "fs=nfs,cpus=2,memory=1g,disk=2g,swap=512m"),
+    on_file_system("xfs-64k", "xfs with blocks of 64 KiB", "fs=xfs-64k,cpus=2,memory=1g,disk=2g,swap=512m"),
+    on_file_system("ext4-64k", "ext4 with clusters of 64 KiB", "fs=ext4-64k,cpus=2,memory=1g,disk=2g,swap=512m"),
 ];
 
 impl Case {
@@ -170,6 +181,14 @@ mod tests {
     use super::*;
     use crate::place::guest::Spec;
     use crate::tryout::CHECKS;
+
+    #[test]
+    fn a_kernel_with_all_drivers_is_not_one_without_them() {
+        let [small, full] = ["6.12.117+deb12-cloud-amd64-stock", "6.12.117+deb12-amd64-stock"];
+
+        assert!(NEW.is_it(small) && !NEW.is_it(full) && FULL.is_it(full) && !FULL.is_it(small) && !OLD.is_it(small));
+        assert!(!NEW.is_it("6.12.117-1-plain-91b5f0c3a2d4e6f8"));
+    }
 
     #[test]
     fn every_case_is_a_place_and_its_checks_exist() {
