@@ -146,7 +146,9 @@ pub const CHECKS: &[Check] = &[
 
 /// A sentence in which a facility is told as missing, with its remedy, as [`majorfault::Missing`] writes it.
 fn told(text: &str) -> Option<(String, String)> {
-    let line = text.lines().find(|line| line.contains(" is not available here: "))?;
+    // Lines of a document say it of other parts.
+    let is_told = |line: &&str| line.contains(" is not available here: ") && !line.trim_start().starts_with('"');
+    let line = text.lines().find(is_told)?;
     let said = line.trim().trim_start_matches("majorfault: ").to_owned();
     let remedy = said.split_once("; ")?.1.to_owned();
     Some((said, remedy))
@@ -473,11 +475,13 @@ mod tests {
     fn a_trace_without_accesses_must_say_why() {
         let said = |err: &str| Said { code: Some(0), err: err.to_owned(), ..Said::default() };
         let has = "  /var/tmp/tried-data: 512 by 1 threads, 2.00 MiB";
+        let of_a_document = "  \"read_calls_unseen\": \"calls is not available here: no tracepoint; use Linux 6.12\"";
         let lacks = "majorfault: fault samples is not available here: refused; be root; the program runs, but nothing is recorded";
 
         assert!(matches!(came("trace", said(has)), Came::Works { .. }));
         assert!(matches!(came("trace", said(lacks)), Came::Lost { .. }));
         assert!(matches!(came("trace", said("")), Came::Broken(_)));
+        assert!(matches!(came("trace", said(of_a_document)), Came::Broken(_)));
     }
 
     #[test]

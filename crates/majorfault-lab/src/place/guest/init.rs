@@ -86,7 +86,11 @@ fn load_modules() -> Result<()> {
     files.sort();
     files.iter().try_for_each(|path| {
         let file = File::open(path).map_err(|error| Error::io("open a module", path, error))?;
-        finit_module(&file, c"", 0).map_err(|errno| Error::io("load a module", path, errno))
+        match finit_module(&file, c"", 0) {
+            // Part of the image, or loaded by another.
+            Err(rustix::io::Errno::EXIST) => Ok(()),
+            loaded => loaded.map_err(|errno| Error::io("load a module", path, errno)),
+        }
     })
 }
 

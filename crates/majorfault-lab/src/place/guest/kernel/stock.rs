@@ -11,7 +11,9 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a guest's disks and file systems need where it is not part of the image.
-const WANTED: &[&str] = &["virtio_blk", "virtio_console", "virtio_pci", "ext4", "xfs", "virtio_pmem", "nd_pmem"];
+/// crc32c comes first: nothing names it, and ext4 does not begin without it.
+const WANTED: &[&str] =
+    &["crc32c_generic", "virtio_blk", "virtio_console", "virtio_pci", "ext4", "xfs", "virtio_pmem", "nd_pmem"];
 
 /// Fetches a package with a kernel image and keeps it as a kernel for guests, unless it is there.
 ///
@@ -34,9 +36,13 @@ pub fn fetch(package: &str) -> Result<BuiltKernel> {
     let _clean = Removed(work.clone());
     made(&work)?;
     download(package, &version, &work)?;
-    let image = only(&work.join("boot"), "", "vmlinuz")?;
+    // Since 2026 image and modules have packages of their own.
+    for part in parts(package)? {
+        download(&part, &candidate(&part)?, &work)?;
+    }
+    let image = image(&work)?;
     made(&home.join("modules"))?;
-    let (from, into) = (work.join("lib/modules"), home.join("modules"));
+    let (from, into) = (modules_dir(&work), home.join("modules"));
     let modules = modules(&from, &into, WANTED)?;
     let more = of_file_systems().map(|name| Ok((name.to_owned(), self::modules(&from, &into, &[name])?)));
     let more = more.collect::<Result<_>>()?;
@@ -62,6 +68,30 @@ pub fn meant_by(package: &str) -> Result<String> {
             "apt-get update; apt-cache search ^linux-image lists what there is: majorfault kernel fetch PACKAGE";
         Missing::new(package, "apt knows no such package", remedy).into()
     })
+}
+
+/// The packages that hold what a package with an image no longer holds itself.
+fn parts(package: &str) -> Result<Vec<String>> {
+    let out = said("apt-cache", "apt", Command::new("apt-cache").args(["depends", package]))?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let named = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    let is_part = |name: &&str| ["linux-binary-", "linux-modules-"].iter().any(|begin| name.starts_with(begin));
+    Ok(named.filter(is_part).map(str::to_owned).collect())
+}
+
+/// Where modules lie in what was unpacked.
+fn modules_dir(work: &Path) -> PathBuf {
+    let old = work.join("lib/modules");
+    if old.is_dir() { old } else { work.join("usr/lib/modules") }
+}
+
+/// The image in what was unpacked: in /boot, or since 2026 beside its modules.
+fn image(work: &Path) -> Result<PathBuf> {
+    let boot = work.join("boot");
+    match boot.is_dir() {
+        true => only(&boot, "", "vmlinuz"),
+        false => only(&only(&modules_dir(work), "", "")?, "", "vmlinuz"),
+    }
 }
 
 /// What some file system needs of a kernel.
@@ -121,10 +151,11 @@ fn unpack(file: &Path, into: &Path) -> Result<PathBuf> {
     let name = file.file_name().unwrap_or_default();
     let copy = into.join(name);
     fs::copy(file, &copy).map_err(|error| Error::io("keep a module", &copy, error))?;
-    if copy.extension().is_none_or(|extension| extension != "xz") {
-        return Ok(copy);
+    match copy.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => done("xz", "xz-utils", Command::new("xz").args(["-d", "-f"]).arg(&copy))?,
+        Some("zst") => done("zstd", "zstd", Command::new("zstd").args(["-d", "-f", "-q", "--rm"]).arg(&copy))?,
+        _ => return Ok(copy),
     }
-    done("xz", "xz-utils", Command::new("xz").args(["-d", "-f"]).arg(&copy))?;
     Ok(copy.with_extension(""))
 }
 
@@ -140,6 +171,20 @@ fn depends(module: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_is_found_in_old_and_new_packages() {
+        let image_of = |path: &str| {
+            let work = tempfile::tempdir().unwrap();
+            let file = work.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            image(work.path()).unwrap() == file
+        };
+
+        assert!(image_of("boot/vmlinuz-6.12.1-amd64"));
+        assert!(image_of("usr/lib/modules/7.2.13-amd64/vmlinuz"));
+    }
 
     /// A tree of modules: name and what it depends on.
     fn tree(modules: &[(&str, &str)]) -> tempfile::TempDir {
