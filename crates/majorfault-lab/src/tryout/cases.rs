@@ -146,8 +146,8 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "whole-machine",
-        says: "memory of 512 MiB that a program fills without any limit: kswapd evicts",
-        place: "cpus=2,memory=512m,disk=2g,swap=1g",
+        says: "memory of 320 MiB that a program fills without any limit: kswapd evicts",
+        place: "cpus=2,memory=320m,disk=2g,swap=1g",
         checks: &["kswapd-swap", "kswapd-cache"],
         ..USUAL
     },
@@ -155,7 +155,7 @@ pub const CASES: &[Case] = &[
         name: "old-whole-machine",
         says: "the same on the older kernel",
         kernel: OLD,
-        place: "cpus=2,memory=512m,disk=2g,swap=1g",
+        place: "cpus=2,memory=320m,disk=2g,swap=1g",
         checks: &["kswapd-swap", "kswapd-cache"],
         ..USUAL
     },

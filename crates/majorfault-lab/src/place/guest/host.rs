@@ -31,6 +31,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Lines of the console that an error shows.
 const LAST_LINES: usize = 12;
 
+/// Lines about the cause of a kernel's death that it shows, too, where they stand before those.
+const CAUSE_LINES: usize = 6;
+
+/// What such a line has in it.
+const CAUSES: &[&str] = &["Oops", "BUG:", "general protection", "invalid opcode", "double fault", "Unable to"];
+
 /// Memory of the host that QEMU itself and the archive take.
 const QEMU_NEEDS: Bytes = Bytes::mib(256);
 
@@ -203,7 +209,14 @@ fn last_lines(console: &str) -> String {
         0 => "; its console is empty: is the image a kernel for this architecture with \
               CONFIG_SERIAL_8250_CONSOLE=y?"
             .to_owned(),
-        count => format!("; its console ends with\n  {}", lines[count.saturating_sub(LAST_LINES)..].join("\n  ")),
+        count => {
+            let last = count.saturating_sub(LAST_LINES);
+            // A kernel that dies says why first, and registers after it.
+            let is_cause = |line: &&str| CAUSES.iter().any(|cause| line.contains(cause));
+            let cause = lines[..last].iter().position(|line| is_cause(&line));
+            let cause = cause.map(|at| lines[at..last.min(at + CAUSE_LINES)].join("\n  ") + "\n  ...\n  ");
+            format!("; its console ends with\n  {}{}", cause.unwrap_or_default(), lines[last..].join("\n  "))
+        }
     }
 }
 
@@ -241,6 +254,9 @@ mod tests {
         assert!(shown.starts_with("; its console ends with\n  line 28\n"), "{shown}");
         assert!(shown.ends_with("\n  line 39"), "{shown}");
         assert!(last_lines(" \n").contains("is the image a kernel"));
+        let died = last_lines(&console.replace("line 7\r", "BUG: unable to handle page fault\r"));
+        assert!(died.contains("ends with\n  BUG: unable to handle page fault\n  line 8\n"), "{died}");
+        assert!(died.contains("line 12\n  ...\n  line 28\n"), "{died}");
     }
 
     #[test]
