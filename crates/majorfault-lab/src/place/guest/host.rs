@@ -2,6 +2,7 @@
 
 use crate::place::child;
 use crate::place::guest::accelerator::{self, KVM_BOOTS_WITHIN};
+use crate::place::guest::complaint;
 use crate::place::guest::disk::{self, Unnamed};
 use crate::place::guest::kernel::{self, BuiltKernel};
 use crate::place::guest::line::{Errand, FromGuest};
@@ -168,6 +169,9 @@ impl Guest {
                 Some(FromGuest::Ended(code)) => {
                     // It powers off by itself; dropping it would do as well.
                     let _ = self.machine.0.wait();
+                    if let Some(complaint) = complaint::first(&self.console()) {
+                        told(FromGuest::Complaint(complaint))?;
+                    }
                     return Ok(Some(code));
                 }
                 Some(FromGuest::Lacks(what)) => return Err(self.broken(&what)),
@@ -197,8 +201,13 @@ impl Guest {
     }
 
     fn broken(&self, what: &str) -> Error {
+        Error::Invalid(format!("the guest broke down: {what}{}", last_lines(&self.console())))
+    }
+
+    /// All that its kernel said.
+    fn console(&self) -> String {
         let console = fs::read(self.console.path()).unwrap_or_default();
-        Error::Invalid(format!("the guest broke down: {what}{}", last_lines(&String::from_utf8_lossy(&console))))
+        String::from_utf8_lossy(&console).into_owned()
     }
 }
 

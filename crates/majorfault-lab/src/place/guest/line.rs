@@ -106,6 +106,9 @@ pub enum FromGuest {
     Lacks(String),
     /// The program ended with this exit code.
     Ended(u8),
+    /// The kernel warned on its console: a lock taken in the wrong order, memory used that is freed, a failed assertion. From
+    /// the host, which reads the console when the program has ended.
+    Complaint(String),
 }
 
 #[cfg(test)]

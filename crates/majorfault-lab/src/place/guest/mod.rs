@@ -6,6 +6,7 @@
 
 mod accelerator;
 mod archive;
+mod complaint;
 mod disk;
 mod filesystem;
 mod host;

@@ -4,11 +4,13 @@
 //! log, and `kernel.json`). A build is named by the hash of what went into it, and is not repeated.
 
 mod build;
+mod each;
 mod recipe;
 mod source;
 mod stock;
 
 pub use build::{Progress, build};
+pub use each::each_patch;
 pub use recipe::Variant;
 pub use stock::{fetch, meant_by};
 
@@ -59,6 +61,13 @@ impl BuiltKernel {
             }
         }
         all
+    }
+}
+
+impl BuiltKernel {
+    /// The series' own test, built with the kernel; `None` for kernels without the series.
+    pub fn selftest(&self) -> Option<PathBuf> {
+        Some(self.image.with_file_name("madv_strided")).filter(|path| path.is_file())
     }
 }
 
