@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -168,6 +169,8 @@ def main():
     if args.vmcache and size(args.budget) % UNITS["g"] != 0:
         parser.error(f"--budget {args.budget}: vmcache knows whole gigabytes only")
     length = size(args.size)
+    # Ended so, it takes its file away as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     work = Path(tempfile.mkdtemp(prefix="beside-peers-", dir=args.dir))
     try:
         data = work / "data"

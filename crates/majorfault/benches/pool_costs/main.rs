@@ -2,7 +2,7 @@
 //!
 //! Start, flush of nothing, and a miss, for files of 1 GiB, 64 GiB and 1 TiB behind 64 MiB of memory (the reader below gives
 //! zeros at once); durable writes through [`PooledFile`] beside pwrite(2) and fdatasync(2) and beside `uring`, on a file in
-//! /var/tmp; reads of resident pages beside a raw pointer. Arms take turns, six times; shown are the median, and the least and the
+//! /var/tmp that the page cache holds, and one that it does not; reads of resident pages beside a raw pointer. Arms take turns, six times; shown are the median, and the least and the
 //! most. `-- writes`, `-- sizes`, `-- resident`, `-- shared` (what many threads cost each other) or `-- words` (what
 //! is kept for pages that are not in memory, which no run without it has) runs one part, `--runs N` takes other counts.
 #![allow(clippy::incompatible_msrv, reason = "the oldest Rust builds the library, not its benches")]
@@ -155,14 +155,32 @@ type Arm = fn(&Path, &[u64], &[u8]) -> f64;
 const ARMS: [(&str, Arm); 3] =
     [("pwrite + fdatasync", by_pwrite), ("PooledFile", by_pool), ("uring, bytes at hand", by_uring)];
 
+/// Puts the file into the page cache, or out of it: both arms that write past it and those that write into it find it as said.
+fn leave(path: &Path, is_cached: bool) {
+    let file = File::open(path).expect("the file");
+    file.sync_data().expect("the device");
+    match is_cached {
+        true => drop(std::fs::read(path).expect("the file")),
+        false => rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("no dirty pages"),
+    }
+}
+
 fn writes(rows: &mut Vec<Row>, path: &Path, turn: usize) {
-    for (order, random) in [("sequential", false), ("random 4 KiB", true)] {
-        let (pages, mib) = pages(random);
-        for index in 0..ARMS.len() {
-            let (name, arm) = ARMS[(index + turn) % ARMS.len()];
-            let bytes = vec![(turn * 7 + index) as u8; PAGE];
-            let seconds = arm(path, &pages, &bytes);
-            note(rows, format!("durable, {order}, {name}"), "MiB/s", mib / seconds);
+    for (state, is_cached) in [("not cached", false), ("cached", true)] {
+        for (order, random) in [("sequential", false), ("random 4 KiB", true)] {
+            let (pages, mib) = pages(random);
+            let mut rates = [0.0; ARMS.len()];
+            for index in 0..ARMS.len() {
+                let which = (index + turn) % ARMS.len();
+                let (name, arm) = ARMS[which];
+                let bytes = vec![(turn * 7 + index) as u8; PAGE];
+                leave(path, is_cached);
+                rates[which] = mib / arm(path, &pages, &bytes);
+                note(rows, format!("durable, {order}, {state}, {name}"), "MiB/s", rates[which]);
+            }
+            let [by_pwrite, by_pool, by_uring] = rates;
+            note(rows, format!("durable, {order}, {state}, PooledFile / pwrite"), "x", by_pool / by_pwrite);
+            note(rows, format!("durable, {order}, {state}, PooledFile / uring"), "x", by_pool / by_uring);
         }
     }
 }

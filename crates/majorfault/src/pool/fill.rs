@@ -15,6 +15,10 @@ const POPULATED: usize = 16 << 10;
 /// How often a thread yields before it reports that there is no room.
 const PATIENCE: u32 = 10_000;
 
+/// Pages of a hint that come before who waits for one by a plain pointer is woken: woken at the first, it would be at the next one before that
+/// has come, and wait again.
+pub(super) const TOGETHER: usize = 16;
+
 /// Whether a page's bytes are needed before it is changed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
@@ -64,14 +68,15 @@ pub(super) fn fetch(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Res
     bring(pool, reader, pages, &mut Nobody).map(drop)
 }
 
-/// Reads those of these pages that are absent and not in use: it never waits for another thread's read.
-pub(super) fn expect(pool: &Inner, reader: &mut dyn Reader, pages: &[u64]) -> Result<()> {
+/// Reads those of these pages that are absent and not in use: it never waits for another thread's read. Who waits for one by a plain
+/// pointer is woken once `together` have come, or all.
+pub(super) fn expect(pool: &Inner, reader: &mut dyn Reader, pages: &[u64], together: usize) -> Result<()> {
     let take = |(index, number): (usize, &u64)| {
         let held = pool.memory.lock_evicted(*number).ok()?;
         Some((index, held))
     };
     let absent: Vec<_> = pages.iter().enumerate().filter_map(take).collect();
-    if absent.is_empty() { Ok(()) } else { read(pool, reader, absent, &mut Nobody).map(drop) }
+    if absent.is_empty() { Ok(()) } else { read(pool, reader, absent, &mut Nobody, together).map(drop) }
 }
 
 /// Brings each page once to `arrivals`, pages in memory first.
@@ -108,7 +113,7 @@ pub(super) fn bring<'p>(
             give_way(idle);
         } else {
             idle = 0;
-            if read(pool, reader, absent, arrivals)?.is_break() {
+            if read(pool, reader, absent, arrivals, 1)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
         }
@@ -137,6 +142,7 @@ fn read<'p>(
     reader: &mut dyn Reader,
     absent: Vec<(usize, Exclusive<'p>)>,
     arrivals: &mut dyn Arrivals<'p>,
+    together: usize,
 ) -> Result<ControlFlow<()>> {
     let count = absent.len() as u64;
     // Without dirty pages room is made as the reads are sent, while earlier ones are under way; writing needs the reader.
@@ -154,13 +160,14 @@ fn read<'p>(
         pool,
         room: Room { pool, taken: if early { count } else { 0 }, used: 0 },
         arrived: Arrived { pool, numbers: Vec::new() },
+        woken: Woken { pool, together, asleep: 0, first: u64::MAX, last: 0 },
         flow: ControlFlow::Continue(()),
         failed: None,
     };
     let visited = reader.visit(&extents, &mut reading);
-    let Reading { absent, room, arrived, flow, failed, .. } = reading;
+    let Reading { absent, room, arrived, woken, flow, failed, .. } = reading;
     // Those that did not come are evicted again as their guards go.
-    drop((absent, arrived, room));
+    drop((woken, absent, arrived, room));
     visited?;
     failed.map_or(Ok(()), Err)?;
     // Makes up now for what a budget full of held or dirty pages allowed above.
@@ -221,6 +228,41 @@ impl Drop for Arrived<'_> {
     }
 }
 
+/// Pages that came where threads may wait for them by plain pointers, which are woken for many pages by one call.
+struct Woken<'p> {
+    pool: &'p Inner,
+    /// Pages that come before those who wait are woken.
+    together: usize,
+    /// Pages that came since, all of them from `first` to `last`.
+    asleep: usize,
+    first: u64,
+    last: u64,
+}
+
+impl Woken<'_> {
+    fn came(&mut self, number: u64) {
+        self.asleep += 1;
+        (self.first, self.last) = (self.first.min(number), self.last.max(number));
+        if self.asleep >= self.together {
+            self.wake();
+        }
+    }
+
+    fn wake(&mut self) {
+        if self.asleep > 0 {
+            self.pool.memory.wake(self.first..=self.last);
+            (self.asleep, self.first, self.last) = (0, u64::MAX, 0);
+        }
+    }
+}
+
+impl Drop for Woken<'_> {
+    // However a visit ends: whoever is not woken waits for ever.
+    fn drop(&mut self) {
+        self.wake();
+    }
+}
+
 /// Takes the bytes of pages as they come.
 struct Reading<'p, 'a> {
     /// The pages that each transfer brings, as ranges of `absent`.
@@ -230,6 +272,7 @@ struct Reading<'p, 'a> {
     pool: &'p Inner,
     room: Room<'p>,
     arrived: Arrived<'p>,
+    woken: Woken<'p>,
     flow: ControlFlow<()>,
     /// A page that arrived and found no room.
     failed: Option<Error>,
@@ -275,6 +318,7 @@ impl Visitor for Reading<'_, '_> {
             }
             self.room.used += 1;
             self.arrived.numbers.push(held.number());
+            self.woken.came(held.number());
             self.flow = self.arrivals.ready(asked, held.share());
             if self.flow.is_break() {
                 break;

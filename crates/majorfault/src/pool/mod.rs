@@ -318,7 +318,7 @@ impl Handle {
         pages.iter().try_for_each(|number| self.check(*number))?;
         pages
             .chunks(self.pool.shared.chunk())
-            .try_for_each(|chunk| fill::expect(&self.pool.shared, self.reader.as_mut(), chunk))
+            .try_for_each(|chunk| fill::expect(&self.pool.shared, self.reader.as_mut(), chunk, fill::TOGETHER))
     }
 
     /// Lets `change` set the bytes of a page that nobody else holds meanwhile; read first if it is absent. The

@@ -7,7 +7,7 @@ use crate::access::Reader;
 use crate::error::{Error, Result};
 use crate::sys::pages::PageMemory;
 use crate::sys::view::View;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Range;
@@ -86,8 +86,12 @@ impl PooledMap {
     pub fn check(&self) -> Result<()> {
         let Some(error) = self.failed.first.lock().ok().and_then(|mut first| first.take()) else { return Ok(()) };
         if let Ok(mut pages) = self.failed.pages.lock() {
+            let memory = &self.pool.shared.memory;
             for number in std::mem::take(&mut *pages) {
-                self.pool.shared.memory.forget(number)?;
+                // One that came by another way since has its bytes, or gets them just now, in place of the zeros.
+                if let Ok(_held) = memory.lock_evicted(number) {
+                    memory.forget(number)?;
+                }
             }
         }
         Err(error)
@@ -125,6 +129,9 @@ impl Drop for PooledMap {
     }
 }
 
+/// After this time it is looked again for pages that another thread was busy with.
+const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+
 /// The thread that brings pages.
 struct Server {
     handle: Handle,
@@ -135,26 +142,34 @@ struct Server {
 impl Server {
     fn serve(mut self) {
         let mut addresses = Vec::new();
+        // Pages that threads wait for.
         let mut pages = Vec::new();
         let pool = self.handle.pool.clone();
         let Some(faults) = pool.shared.memory.faults() else { return };
         loop {
             let mut waited = [PollFd::new(faults, PollFlags::IN), PollFd::new(&*self.end, PollFlags::IN)];
             // An interruption only means to check again.
-            let _ = poll(&mut waited, None);
+            let _ = poll(&mut waited, if pages.is_empty() { None } else { Some(&AGAIN) });
             if !waited[1].revents().is_empty() {
                 return;
             }
-            addresses.clear();
             let read = faults.waiting(&mut addresses);
-            pages.clear();
-            pages.extend(addresses.iter().map(|address| pool.shared.memory.page_at(*address)));
+            pages.extend(addresses.drain(..).map(|address| pool.shared.memory.page_at(address)));
             pages.sort_unstable();
             pages.dedup();
-            match read.and_then(|()| fill::fetch(&pool.shared, self.handle.reader.as_mut(), &pages)) {
-                // Most threads are awake already, woken by their bytes; one whose page arrived by another way is not.
-                Ok(()) => pages.iter().for_each(|number| pool.shared.memory.let_go(*number, true)),
-                Err(error) => self.give_up(error, &pages),
+            let brought = read.and_then(|()| fill::expect(&pool.shared, self.handle.reader.as_mut(), &pages, 1));
+            // Pages that came by another way, before the thread waited for them or unannounced. Whoever brings or evicts one just now
+            // wakes its threads, or is met again.
+            pages.retain(|number| match pool.shared.memory.share(*number) {
+                Ok(_held) => {
+                    pool.shared.memory.let_go(*number, true);
+                    false
+                }
+                Err(_) => true,
+            });
+            if let Err(error) = brought {
+                self.give_up(error, &pages);
+                pages.clear();
             }
         }
     }
@@ -254,6 +269,63 @@ mod tests {
 
         assert_eq!(map.view().part(5 * PAGE..6 * PAGE).to_vec(), file.content()[5 * PAGE..6 * PAGE]);
         map.check().unwrap();
+    }
+
+    #[test]
+    fn a_page_that_came_by_another_way_keeps_its_bytes_when_its_error_is_told() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED a_page_that_came_by_another_way_keeps_its_bytes_when_its_error_is_told: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(64 * PAGE);
+        let reader = Box::new(Refusing(below(&file), Arc::new(AtomicBool::new(true))));
+        let map = PooledMap::new(64 * PAGE as u64, options(32), reader).unwrap();
+        let page = || map.view().part(5 * PAGE..6 * PAGE).to_vec();
+        assert_eq!(page(), [0; PAGE]);
+
+        map.pool().handle(below(&file)).will_need(&[5]).unwrap();
+        map.check().unwrap_err();
+
+        assert_eq!(page(), file.content()[5 * PAGE..6 * PAGE]);
+    }
+
+    /// Breaks once two pages have come.
+    struct Breaking(Box<dyn Reader>);
+
+    impl Reader for Breaking {
+        fn visit(&mut self, extents: &[Extent], visitor: &mut dyn Visitor) -> Result<()> {
+            self.0.visit(&extents[..2], visitor)?;
+            Err(Error::io("read", "the disk", std::io::Error::from_raw_os_error(libc::EIO)))
+        }
+        fn sibling(&self) -> Result<Box<dyn Reader>> {
+            self.0.sibling()
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_page_is_woken_however_the_hint_that_brings_it_ends() {
+        if let Err(missing) = USERFAULTFD.met() {
+            eprintln!("SKIPPED who_waits_for_a_page_is_woken_however_the_hint_that_brings_it_ends: {missing}");
+            return;
+        }
+        let file = TestFile::on_disk(64 * PAGE);
+        // Nobody serves faults here.
+        let pool = Pool::over(PageMemory::faulting, 64 * PAGE as u64, options(32)).unwrap();
+        let faults = pool.shared.memory.faults().unwrap();
+
+        std::thread::scope(|scope| {
+            // SAFETY: nobody changes the page.
+            let touch = || unsafe { pool.shared.memory.bytes(0, PAGE) }.unwrap().to_vec();
+            let waiting = scope.spawn(touch);
+            let mut addresses = Vec::new();
+            while addresses.is_empty() {
+                faults.waiting(&mut addresses).unwrap();
+            }
+
+            pool.handle(Box::new(Breaking(below(&file)))).will_need(&[0, 5, 9, 13]).unwrap_err();
+
+            assert_eq!(waiting.join().unwrap(), file.content()[..PAGE]);
+        });
     }
 
     #[test]

@@ -19,6 +19,9 @@ use std::thread::JoinHandle;
 /// The most bursts that wait for the helper.
 const QUEUED_BURSTS: usize = 64;
 
+/// The most extents of a burst that a helper hands on at once: where a hint waits for its reads, as many are under way.
+const HANDED_ON: usize = 32;
+
 /// Extents visited before they are released together: one call for many.
 const RELEASE_BATCH: usize = 256;
 
@@ -49,6 +52,8 @@ pub(super) struct Hints {
     pub cached: Cached,
     /// Which thread gives them.
     pub by: By,
+    /// Threads that give them where helpers do, for each visiting thread.
+    pub helpers: usize,
     /// Whether to release what was visited.
     pub release: Switch,
 }
@@ -88,7 +93,7 @@ impl Follower {
     ///
     /// Errors: as `Prefetching::new`.
     pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Follower> {
-        let issuer = Issuer::new(hints.by, reader)?;
+        let issuer = Issuer::new(&hints, reader)?;
         Ok(Follower { ahead: Ahead::new(predictor, issuer, hints), queue: VecDeque::new() })
     }
 
@@ -156,7 +161,7 @@ impl Prefetching {
     ///
     /// Errors: those of `Reader::sibling` (the hints are given through one), Io where no thread can be started.
     pub(super) fn new(reader: Box<dyn Reader>, predictor: Box<dyn Predictor>, hints: Hints) -> Result<Prefetching> {
-        let issuer = Issuer::new(hints.by, reader.sibling()?)?;
+        let issuer = Issuer::new(&hints, reader.sibling()?)?;
         Ok(Prefetching { reader, ahead: Ahead::new(predictor, issuer, hints) })
     }
 }
@@ -226,10 +231,10 @@ enum Burst {
     DoneWith(Vec<Extent>),
 }
 
-/// A thread that gives hints through a reader of its own, in the order in which they arrive.
+/// Threads that give hints through readers of their own; each takes the next burst in the order in which they arrive.
 struct Helper {
     bursts: Option<SyncSender<Burst>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
     /// To make further helpers.
     reader: Box<dyn Reader>,
@@ -242,10 +247,10 @@ struct Shared {
 }
 
 impl Issuer {
-    fn new(by: By, reader: Box<dyn Reader>) -> Result<Issuer> {
-        Ok(match by {
+    fn new(hints: &Hints, reader: Box<dyn Reader>) -> Result<Issuer> {
+        Ok(match hints.by {
             By::Policy | By::Caller => Issuer::Caller(reader),
-            By::Helper => Issuer::Helper(Helper::new(reader)?),
+            By::Helper => Issuer::Helper(Helper::new(reader, hints.helpers)?),
         })
     }
 
@@ -287,21 +292,26 @@ impl Issuer {
     fn sibling(&self) -> Result<Issuer> {
         match self {
             Issuer::Caller(reader) => Ok(Issuer::Caller(reader.sibling()?)),
-            Issuer::Helper(helper) => Ok(Issuer::Helper(Helper::new(helper.reader.sibling()?)?)),
+            Issuer::Helper(helper) => Ok(Issuer::Helper(Helper::new(helper.reader.sibling()?, helper.threads.len())?)),
         }
     }
 }
 
 impl Helper {
-    fn new(reader: Box<dyn Reader>) -> Result<Helper> {
+    fn new(reader: Box<dyn Reader>, threads: usize) -> Result<Helper> {
         let (bursts, inbox) = sync_channel(QUEUED_BURSTS);
-        let shared = Arc::new(Shared::default());
-        let (hands, theirs) = (reader.sibling()?, Arc::clone(&shared));
-        let thread = std::thread::Builder::new()
-            .name("prefetch".to_owned())
-            .spawn(move || help(hands, &inbox, &theirs))
-            .map_err(|error| Error::io("start a thread that reads ahead", "clone", error))?;
-        Ok(Helper { bursts: Some(bursts), thread: Some(thread), shared, reader })
+        let inbox = Arc::new(Mutex::new(inbox));
+        let shared = Arc::<Shared>::default();
+        let mut helper = Helper { bursts: Some(bursts), threads: Vec::new(), shared: Arc::clone(&shared), reader };
+        for _ in 0..threads {
+            let (hands, inbox, shared) = (helper.reader.sibling()?, Arc::clone(&inbox), Arc::clone(&shared));
+            let thread = std::thread::Builder::new()
+                .name("prefetch".to_owned())
+                .spawn(move || help(hands, &inbox, &shared))
+                .map_err(|error| Error::io("start a thread that reads ahead", "clone", error))?;
+            helper.threads.push(thread);
+        }
+        Ok(helper)
     }
 
     /// Never waits: where the helper is that far behind, the visit has already passed the request. A helper that ended left its
@@ -317,19 +327,20 @@ impl Drop for Helper {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.bursts = None;
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             // A panic of the helper was printed by its hook; nobody else needs it.
             let _ = thread.join();
         }
     }
 }
 
-/// The helper's loop. Extents are handed on one by one, so that the end does not wait for a long burst.
-fn help(mut reader: Box<dyn Reader>, inbox: &Receiver<Burst>, shared: &Shared) {
-    while let Ok(burst) = inbox.recv() {
+/// A helper's loop. Extents are handed on a few at a time, so that the end does not wait for a long burst.
+fn help(mut reader: Box<dyn Reader>, inbox: &Mutex<Receiver<Burst>>, shared: &Shared) {
+    let next = || inbox.lock().ok()?.recv().ok();
+    while let Some(burst) = next() {
         let given = match burst {
             Burst::DoneWith(extents) => reader.done_with(&extents),
-            Burst::WillNeed(extents) => extents.chunks(16).try_for_each(|some| {
+            Burst::WillNeed(extents) => extents.chunks(HANDED_ON).try_for_each(|some| {
                 if shared.stop.load(Ordering::Relaxed) { Ok(()) } else { reader.will_need(some, Urgency::Soon) }
             }),
         };
@@ -400,5 +411,51 @@ impl Reader for Prefetching {
 
     fn done_with(&mut self, extents: &[Extent]) -> Result<()> {
         self.reader.done_with(extents)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Condvar;
+    use std::time::Duration;
+
+    /// A reader whose hints wait until two are given at once, and count those that were.
+    #[derive(Clone, Default)]
+    struct Meeting(Arc<(Mutex<[usize; 2]>, Condvar)>);
+
+    impl Reader for Meeting {
+        fn visit(&mut self, _: &[Extent], _: &mut dyn Visitor) -> Result<()> {
+            Ok(())
+        }
+
+        fn sibling(&self) -> Result<Box<dyn Reader>> {
+            Ok(Box::new(self.clone()))
+        }
+
+        fn will_need(&mut self, _: &[Extent], _: Urgency) -> Result<()> {
+            let (state, came) = &*self.0;
+            let mut now = state.lock().unwrap();
+            now[0] += 1;
+            came.notify_all();
+            // Alone, it would wait for ever.
+            let (mut now, _) = came.wait_timeout_while(now, Duration::from_secs(5), |now| now[0] < 2).unwrap();
+            now[1] += usize::from(now[0] == 2);
+            came.notify_all();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn two_helpers_give_two_bursts_at_once() {
+        let reader = Meeting::default();
+        let helper = Helper::new(Box::new(reader.clone()), 2).unwrap();
+
+        (0..2).for_each(|_| helper.send(Burst::WillNeed(vec![Extent { offset: 0, length: 4096 }])));
+
+        let (state, came) = &*reader.0;
+        let now = state.lock().unwrap();
+        let (now, _) = came.wait_timeout_while(now, Duration::from_secs(10), |now| now[1] < 2).unwrap();
+        assert_eq!(*now, [2, 2]);
     }
 }

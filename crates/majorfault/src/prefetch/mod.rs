@@ -290,7 +290,7 @@ fn follower(
     let (budget, note) = granted(policy, budget, crate::headroom::free_bytes());
     let predictor = predictor(&Scene { length: target.len(), budget, gap: gap.0 })?;
     let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
-    Ok((Follower::new(reader, predictor, Hints { merge, cached, by, release })?, note))
+    Ok((Follower::new(reader, predictor, Hints { merge, cached, by, helpers: 1, release })?, note))
 }
 
 /// Whether `method` takes a policy: only where visits find what was read ahead.
@@ -363,7 +363,9 @@ fn around(
     let is_cached = method.hints == access::Hints::PageCache;
     let cached = if is_cached { Cached::of(Arc::clone(&target)) } else { Cached::nothing() };
     let merge = Merge { gap: gap.0, length: target.len(), stripe: target.stripe() };
-    let reader = Prefetching::new(reader, predictor, Hints { merge, cached, by, release })?;
+    // Where a hint waits for its reads, one helper's reads end while another's are under way.
+    let helpers = if method.hints == access::Hints::Own { 2 } else { 1 };
+    let reader = Prefetching::new(reader, predictor, Hints { merge, cached, by, helpers, release })?;
     Ok(Opened { reader: Box::new(reader), target, settings, notes })
 }
 

@@ -357,7 +357,7 @@ impl Reader for Noting {
 
 fn around(reader: &Noting, by: By, release: Switch) -> Prefetching {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
-    let hints = Hints { merge, cached: Cached::nothing(), by, release };
+    let hints = Hints { merge, cached: Cached::nothing(), by, helpers: 1, release };
     Prefetching::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints).unwrap()
 }
 
@@ -424,7 +424,7 @@ fn only_the_pages_of_the_rows_are_read() {
 /// Follows another program's accesses by `strided`, and notes the hints.
 fn following(reader: &Noting) -> Follower {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
-    let hints = Hints { merge, cached: Cached::nothing(), by: By::Caller, release: Switch::Off };
+    let hints = Hints { merge, cached: Cached::nothing(), by: By::Caller, helpers: 1, release: Switch::Off };
     Follower::new(reader.sibling().unwrap(), started("strided", "stride=64k,rows=4"), hints).unwrap()
 }
 
@@ -597,7 +597,7 @@ impl Reader for Deep {
 /// A policy that wants nothing around `reader`.
 fn silent(reader: &dyn Reader, by: By, release: Switch) -> Prefetching {
     let merge = Merge { gap: 0, length: SCENE.length, stripe: SCENE.length };
-    let hints = Hints { merge, cached: Cached::nothing(), by, release };
+    let hints = Hints { merge, cached: Cached::nothing(), by, helpers: 2, release };
     Prefetching::new(reader.sibling().unwrap(), started("window", "window=0"), hints).unwrap()
 }
 

@@ -9,7 +9,7 @@ use crate::sys::page_state::{self as state, Leave, Refused, Seen};
 use crate::sys::uffd::Uffd;
 use crate::sys::view::{View, two_words};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, RangeInclusive};
 use std::sync::atomic::AtomicU64;
 
 /// Ranges dropped by one call; more would be refused (UIO_MAXIOV).
@@ -207,6 +207,13 @@ impl PageMemory {
         }
     }
 
+    /// Wakes the threads that wait for pages of `numbers` in [`faulting`](PageMemory::faulting) memory: they look again.
+    pub fn wake(&self, numbers: RangeInclusive<u64>) {
+        let Some(faults) = &self.faults else { return };
+        let (first, last) = (*numbers.start() as usize, *numbers.end() as usize);
+        faults.wake(self.memory.as_ptr() as usize + first * self.page, (last - first + 1) * self.page);
+    }
+
     /// Removes the zeros of [`let_go`](PageMemory::let_go), so that the page is requested again. Only for
     /// [`faulting`](PageMemory::faulting) memory: in other memory the holders of the page would lose its bytes.
     ///
@@ -346,7 +353,8 @@ impl<'m> Exclusive<'m> {
         self.filled
     }
 
-    /// Puts the page's bytes in; the rest of the page becomes zeros or stays as it was.
+    /// Puts the page's bytes in; the rest of the page becomes zeros or stays as it was. Threads that wait for it in
+    /// [`faulting`](PageMemory::faulting) memory sleep on until [`PageMemory::wake`].
     ///
     /// Errors: Io (no memory for a page that others wait for).
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {

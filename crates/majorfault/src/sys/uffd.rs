@@ -30,6 +30,7 @@ const UFFD_API: u64 = 0xaa;
 const UFFD_USER_MODE_ONLY: i32 = 1;
 const REGISTER_MODE_MISSING: u64 = 1;
 const EVENT_PAGEFAULT: u8 = 0x12;
+const COPY_MODE_DONTWAKE: u64 = 1;
 
 /// A request number: direction (2 is read, 3 is both), size of the argument, the letter 0xaa, the number.
 const fn request(direction: u32, number: u32, size: usize) -> u32 {
@@ -142,14 +143,14 @@ impl Uffd {
         }
     }
 
-    /// Puts `bytes`, whole pages, at `address`, which is missing, and wakes the threads that wait for it.
+    /// Puts `bytes`, whole pages, at `address`, which is missing; the threads that wait for it sleep on until [`wake`](Uffd::wake).
     ///
     /// Errors: EEXIST where a page is already there, ENOMEM.
     pub fn copy(&self, address: usize, bytes: &[u8]) -> io::Result<()> {
         let mut done = 0;
         while done < bytes.len() {
             let (to, from) = ((address + done) as u64, bytes[done..].as_ptr() as u64);
-            let mut copy = Copy { to, from, length: (bytes.len() - done) as u64, mode: 0, copied: 0 };
+            let mut copy = Copy { to, from, length: (bytes.len() - done) as u64, mode: COPY_MODE_DONTWAKE, copied: 0 };
             let outcome = self.control(request(3, 3, size_of::<Copy>()), &mut copy);
             match outcome {
                 // The address space is being changed: the kernel reports how much was copied so far.
