@@ -15,7 +15,8 @@ M = [14.082, 5.364, 4.160, 3.717, 3.491, 3.353, 3.261, 3.195, 3.145, 3.107]  # B
 
 def bounds(r, side):  # the least and the most that it can be in truth
     floor = -INF if side["at_least"] is None else side["at_least"]
-    if (least := figure(r, side["figure"], "tlb_shootdowns")) is None: return None
+    is_untold = side["is_time"] and any("times are not" in remark for remark in r["machine"]["remarks"])  # emulated
+    if is_untold or (least := figure(r, side["figure"], "tlb_shootdowns")) is None: return None
     asked, most = figure(r, side["figure"], "tlb_flush_remote_send_ipi"), least
     if side["may_be_hidden"] and any("counts too few" in remark for remark in r["machine"]["remarks"]):
         most = INF if asked is None else max(least, asked * (r["machine"]["cpus"] - 1))

@@ -27,5 +27,6 @@ pub mod session;
 pub mod stats;
 pub mod traits;
 pub mod trial;
+pub mod tryout;
 pub mod watch;
 pub mod workload;

@@ -22,7 +22,7 @@ pub const DISK: Need = Need {
     summary: "a directory on a disk with room for the gigabyte that compare makes",
     probe: || {
         let found = directory(None, Bytes::gib(1)).map(|dir| dir.display().to_string());
-        found.map_err(|error| Missing::new("test data", error.to_string(), ""))
+        found.map_err(|error| Missing::new("test data", error.to_string(), "give --dir DIRECTORY, or a smaller --size"))
     },
 };
 

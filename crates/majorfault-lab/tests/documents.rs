@@ -237,6 +237,55 @@ fn the_table_of_a_jobs_options_is_what_they_declare() {
     assert!(made == text("docs/jobs.md"), "docs/jobs.md does not say what the options declare; {advice}");
 }
 
+/// Files of records below a directory of `records/`, in the order of their names.
+fn records(dir: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join("records").join(dir)).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.to_string_lossy().ends_with(".jsonl.gz"));
+    paths.sort();
+    paths
+}
+
+/// The document `name` must have this text between the marks.
+fn has_made(name: &str, marks: (&str, &str), table: &str) {
+    let made = between(&text(name), marks, table);
+
+    if std::env::var_os("MAJORFAULT_WRITE_DOCS").is_some() {
+        fs::write(root().join(name), &made).unwrap();
+    }
+    let advice = "make it again: MAJORFAULT_WRITE_DOCS=1 cargo test -p majorfault-lab --test documents records";
+    assert!(made == text(name), "{name} does not say what the records say; {advice}");
+}
+
+/// The marks around what works where.
+const WHERE: (&str, &str) =
+    ("<!-- made by `majorfault kernel try --from records/guests/*.gz --markdown` -->\n", "<!-- end -->");
+
+#[test]
+fn what_works_where_is_what_the_records_say() {
+    let records = majorfault_lab::tryout::load(&records("guests")).unwrap();
+
+    assert!(!records.is_empty(), "records/guests/ is empty");
+    has_made("docs/where.md", WHERE, &format!("\n{}\n", majorfault_lab::tryout::page::markdown(&records)));
+}
+
+/// The marks around the table of kernels.
+const KERNELS: (&str, &str) =
+    ("<!-- made by `majorfault report --drift records/drift records/*.gz --markdown` -->\n", "<!-- end -->");
+
+#[test]
+fn the_table_of_kernels_is_what_the_records_say() {
+    let mut drift = majorfault_lab::report::drift::Drift::default();
+    let files = [records("drift"), records(".")].concat();
+    for file in &files {
+        let records = majorfault_lab::session::load_file(file).unwrap();
+        drift.add::<()>("", records, |_| Ok(())).unwrap();
+    }
+
+    let made = majorfault_lab::report::drift_markdown::markdown(&drift);
+    has_made("docs/drift.md", KERNELS, &format!("\n{made}\n"));
+}
+
 #[test]
 fn the_schema_of_each_json_is_that_of_what_is_printed() {
     let schemas = [

@@ -33,7 +33,7 @@ const LAB: Plan = Plan {
         &["experiment", "jobfile"],
         &["session"],
         &["report", "doctor", "assist", "launch", "node"],
-        &["prove", "program"],
+        &["prove", "program", "tryout"],
         &["command"],
     ],
     strangers: &[("place", "watch"), ("assist", "doctor"), ("doctor", "assist"), ("report", "doctor")],

@@ -4,7 +4,7 @@ use crate::command::Exit;
 use crate::command::compare::OutputOptions;
 use crate::outputs::{Kind, Outputs};
 use crate::report::drift::Drift;
-use crate::report::{DriftLines, drift_page, drift_tell};
+use crate::report::{DriftLines, drift_markdown, drift_page, drift_tell};
 use crate::session;
 use majorfault::{Error, Result};
 use std::io::Write;
@@ -17,7 +17,7 @@ const ENDINGS: [&str; 2] = [".jsonl", ".jsonl.gz"];
 /// others are judged.
 ///
 /// Errors: Invalid where there is no file of records, or none that can be read; those of the outputs.
-pub fn run(paths: &[PathBuf], output: &OutputOptions, csv: Option<&Path>) -> Result<Exit> {
+pub fn run(paths: &[PathBuf], output: &OutputOptions, csv: Option<&Path>, as_markdown: bool) -> Result<Exit> {
     let files = found(paths)?;
     let mut outputs = Outputs::new(output.force);
     outputs.reads("the file of records", &files);
@@ -44,7 +44,7 @@ pub fn run(paths: &[PathBuf], output: &OutputOptions, csv: Option<&Path>) -> Res
     if let Some(page) = &page {
         page.write(drift_page::page(&drift)?)?;
     }
-    show(&drift, output.json)?;
+    show(&drift, output.json, as_markdown)?;
     if drift.read.unread > 0 {
         let of = drift.read.unread + drift.read.files;
         return Err(Error::Invalid(format!(
@@ -55,9 +55,10 @@ pub fn run(paths: &[PathBuf], output: &OutputOptions, csv: Option<&Path>) -> Res
     Ok(Exit::Ok)
 }
 
-fn show(drift: &Drift, as_json: bool) -> Result<()> {
+fn show(drift: &Drift, as_json: bool, as_markdown: bool) -> Result<()> {
     let mut out = anstream::stdout().lock();
     let written = match as_json {
+        _ if as_markdown => write!(out, "{}", drift_markdown::markdown(drift)),
         true => writeln!(out, "{:#}", drift_tell::document(drift)),
         false => drift_tell::print(drift, &mut out),
     };

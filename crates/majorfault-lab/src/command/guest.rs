@@ -32,10 +32,25 @@ pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> R
         })
     });
     let arguments: Vec<String> = arguments.collect::<Result<_>>()?;
-    measured(spec, &arguments, stop, quiet, |record| kept.add(record))
+    let Measured { records, exit, complaint } = measured(spec, &arguments, stop, quiet, |record| kept.add(record))?;
+    if let Some(complaint) = complaint {
+        // The bytes and counts were checked; what the kernel thinks of itself is told beside them.
+        eprintln!("majorfault: {complaint}");
+    }
+    Ok((records, exit))
 }
 
-/// The records of a command line that measures, run in a guest, each given to `keep` as it comes; how it ended there.
+/// What came back from a guest.
+pub struct Measured {
+    /// The records.
+    pub records: Vec<Record>,
+    /// How the command ended there.
+    pub exit: Exit,
+    /// What the guest's kernel complained of.
+    pub complaint: Option<String>,
+}
+
+/// What comes of a command line that measures, run in a guest; each record is given to `keep` as it comes.
 ///
 /// Errors: those of [`guest::run`] and of `keep`.
 pub fn measured(
@@ -44,8 +59,8 @@ pub fn measured(
     stop: &AtomicBool,
     quiet: bool,
     mut keep: impl FnMut(&Record) -> Result<()>,
-) -> Result<(Vec<Record>, Exit)> {
-    let (mut records, mut place) = (Vec::new(), String::new());
+) -> Result<Measured> {
+    let (mut records, mut place, mut complaint) = (Vec::new(), String::new(), None);
     let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
         match told {
             FromGuest::Ready(remark) => place = remark,
@@ -55,12 +70,13 @@ pub fn measured(
                 keep(&record)?;
                 records.push(record);
             }
+            FromGuest::Complaint(what) => complaint = Some(what),
             FromGuest::Err(line) if !quiet => eprintln!("guest: {line}"),
             _ => {}
         }
         Ok(())
     })?;
-    Ok((records, code.map_or(Exit::Interrupted, Exit::Program)))
+    Ok(Measured { records, exit: code.map_or(Exit::Interrupted, Exit::Program), complaint })
 }
 
 fn parsed(line: &str) -> Result<Record> {

@@ -1,8 +1,10 @@
 //! `majorfault kernel`: kernels for guests, and this program in one of them.
 
-use crate::command::{Exit, kernel_test, stop_flag};
+use crate::command::{Exit, kernel_test, kernel_try, stop_flag};
 use crate::place::guest::kernel::{self, BuiltKernel, Progress, Variant};
 use crate::place::guest::{self, FromGuest, Spec};
+use crate::tryout::exercise::Exercise;
+use crate::tryout::{Case, inside};
 use anstream::println;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,11 +36,27 @@ enum What {
     },
     /// Check kernels in guests: a trial on one, the strided read-ahead on another, nothing changed without the advice
     Test(kernel_test::Args),
+    /// Try what majorfault can do in guests that differ by kernel, file system, processors, memory and rights: what works where
+    Try(kernel_try::Args),
     /// Run any other command of majorfault in a guest; its output and exit code become ours
     Run(Run),
     /// The first process of a guest
     #[command(hide = true)]
     Init,
+    /// Run the checks of a case in the guest
+    #[command(hide = true)]
+    Inside {
+        /// The case
+        case: String,
+        /// Checks; all of the case unless some are named
+        checks: Vec<String>,
+    },
+    /// Use a file or memory in one way
+    #[command(hide = true)]
+    Exercise {
+        #[command(subcommand)]
+        what: Exercise,
+    },
     /// Become QEMU and die with the process that started us
     #[command(hide = true)]
     Machine {
@@ -49,7 +67,8 @@ enum What {
 
 #[derive(clap::Args)]
 struct Build {
-    /// Which patches: plain (none), or strided (the series for MADV_STRIDED)
+    /// Which patches and options: plain (no patches), strided (the series for MADV_STRIDED), strided-debug (the series with KASAN
+    /// and lockdep), strided-auto (an experiment: strides are learned without the advice, too)
     #[arg(value_parser = Variant::read, default_value = "plain")]
     variant: Variant,
     /// Debian's package with the source
@@ -58,6 +77,10 @@ struct Build {
     /// Compilers at a time [default: one for each processor]
     #[arg(long, short, value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
+    /// No kernel: apply the series patch by patch, and look whether each one alone passes checkpatch --strict and compiles
+    /// without a warning
+    #[arg(long)]
+    each_patch: bool,
     /// No progress
     #[arg(long, short)]
     quiet: bool,
@@ -83,6 +106,12 @@ pub fn run(args: Args) -> Result<Exit> {
         What::Fetch { package } => fetch(package),
         What::List { json } => list(json),
         What::Test(args) => kernel_test::run(&args),
+        What::Try(args) => kernel_try::run(&args),
+        What::Inside { case, checks } => in_case(&case, &checks),
+        What::Exercise { what } => {
+            println!("{}", what.run()?);
+            Ok(Exit::Ok)
+        }
         What::Run(args) => in_guest(&args),
         What::Init => guest::init::live().map(|never| match never {}),
         What::Machine { words } => Err(guest::become_machine(&words)),
@@ -90,13 +119,32 @@ pub fn run(args: Args) -> Result<Exit> {
 }
 
 fn build(args: Build) -> Result<Exit> {
-    let Build { variant, package, jobs, quiet } = args;
+    let Build { variant, package, jobs, each_patch, quiet } = args;
     let processors = || std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let shown = Shown::new(quiet);
-    let kernel = kernel::build(&package, variant, jobs.unwrap_or_else(processors), &*stop_flag()?, &shown)?;
+    let jobs = jobs.unwrap_or_else(processors);
+    if each_patch {
+        return each(&package, variant, jobs, &shown);
+    }
+    let kernel = kernel::build(&package, variant, jobs, &*stop_flag()?, &shown)?;
     shown.0.finish_and_clear();
     println!("{}", line(&kernel));
     Ok(Exit::Ok)
+}
+
+fn each(package: &str, variant: Variant, jobs: u32, shown: &Shown) -> Result<Exit> {
+    if variant != Variant::Strided {
+        let name = variant.name();
+        return Err(Error::Invalid(format!("--each-patch is for the series; say strided instead of {name}")));
+    }
+    let are_right = kernel::each_patch(package, jobs, &*stop_flag()?, shown, |(name, found)| {
+        shown.0.suspend(|| match found {
+            Ok(found) => println!("ok      {name}: {found}"),
+            Err(why) => println!("WRONG   {name}: {why}"),
+        });
+    })?;
+    shown.0.finish_and_clear();
+    Ok(if are_right { Exit::Ok } else { Exit::No })
 }
 
 fn fetch(package: Option<String>) -> Result<Exit> {
@@ -148,15 +196,29 @@ fn list(json: bool) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
+fn in_case(name: &str, checks: &[String]) -> Result<Exit> {
+    let case = Case::named(name).ok_or_else(|| Error::Invalid(format!("there is no case \"{name}\"")))?;
+    inside::run(case, checks, std::io::stdout())?;
+    Ok(Exit::Ok)
+}
+
 fn in_guest(args: &Run) -> Result<Exit> {
     let Run { place, bring, words } = args;
+    let mut is_sound = true;
     let code = guest::run(place, words, bring, &*stop_flag()?, |told| {
         match told {
+            FromGuest::Complaint(complaint) => {
+                is_sound = false;
+                eprintln!("majorfault: {complaint}");
+            }
             FromGuest::Out(line) => println!("{line}"),
             FromGuest::Err(line) => eprintln!("{line}"),
             _ => {}
         }
         Ok(())
     })?;
-    Ok(code.map_or(Exit::Interrupted, Exit::Program))
+    Ok(match code {
+        Some(0) if !is_sound => Exit::No,
+        code => code.map_or(Exit::Interrupted, Exit::Program),
+    })
 }

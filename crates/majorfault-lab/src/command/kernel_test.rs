@@ -2,11 +2,11 @@
 
 use crate::command::{Exit, guest, stop_flag};
 use crate::outputs::{Force, Outputs, Records};
-use crate::place::guest::Spec;
+use crate::place::guest::{self as place, BROUGHT, FromGuest, Spec, kernel};
 use crate::record::{Answer, Outcome, Record};
 use crate::session;
 use anstream::println;
-use majorfault::{Error, Result};
+use majorfault::{Error, Missing, Result};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,10 +46,24 @@ struct Check {
     says: &'static str,
     on: On,
     place: &'static str,
-    command: &'static str,
-    /// The finding, or what is wrong. Where both kernels ran, the plain one's records come first.
-    judge: fn(&[Vec<Record>]) -> std::result::Result<String, String>,
+    work: Work,
 }
+
+/// What a guest does for a check.
+#[derive(Clone, Copy)]
+enum Work {
+    /// A command of ours; its records are judged.
+    Measure {
+        command: &'static str,
+        /// The finding, or what is wrong. Where both kernels ran, the plain one's records come first.
+        judge: fn(&[Vec<Record>]) -> Judged,
+    },
+    /// The series' own test, with its argument: the seconds for races.
+    Selftest(&'static str),
+}
+
+/// The finding, or what is wrong.
+type Judged = std::result::Result<String, String>;
 
 const CHECKS: &[Check] = &[
     Check {
@@ -57,8 +71,10 @@ const CHECKS: &[Check] = &[
         says: "a trial in a guest gives valid bytes through each way",
         on: On::Plain,
         place: "memory=1g,disk=1g",
-        command: "compare --size 16m --number-ios 200 --runs 1 --memory none --no-peer -m null -m mmap -m pread -m uring",
-        judge: smoke,
+        work: Work::Measure {
+            command: "compare --size 16m --number-ios 200 --runs 1 --memory none --no-peer -m null -m mmap -m pread -m uring",
+            judge: smoke,
+        },
     },
     Check {
         name: "column",
@@ -66,36 +82,52 @@ const CHECKS: &[Check] = &[
                and takes at most a twentieth of the time on a disk of 10 ms",
         on: On::Patched,
         place: "memory=1g,disk=2g,delay_ms=10",
-        command: "compare --size 1g --workload strided:stride=1m --runs 1 --number-ios 1024 --memory none --no-peer -m mmap \
+        work: Work::Measure {
+            command: "compare --size 1g --workload strided:stride=1m --runs 1 --number-ios 1024 --memory none --no-peer -m mmap \
                   -m mmap:advice=random -m mmap:advice=strided",
-        judge: column,
+            judge: column,
+        },
     },
     Check {
         name: "threads",
         says: "four threads, each in its own part, as well",
         on: On::Patched,
         place: "memory=1g,disk=2g,delay_ms=10",
-        command: "compare --size 1g --workload strided:stride=256k --numjobs 4 --runs 1 --number-ios 4096 --memory none --no-peer \
+        work: Work::Measure {
+            command: "compare --size 1g --workload strided:stride=256k --numjobs 4 --runs 1 --number-ios 4096 --memory none --no-peer \
                   -m mmap:advice=random -m mmap:advice=strided",
-        judge: threads,
+            judge: threads,
+        },
+    },
+    Check {
+        name: "selftest",
+        says: "the series' own test passes, races of split, merge, fork, truncation and dropping among it, and the kernel has nothing \
+               to complain of (--patched strided-debug: with KASAN and lockdep)",
+        on: On::Patched,
+        place: "memory=1g,disk=1g",
+        work: Work::Selftest("30"),
     },
     Check {
         name: "unchanged",
         says: "without the advice both kernels fault and read alike: sequential and random, mapped and by calls",
         on: On::Both,
         place: "memory=1g,disk=1g",
-        command: "compare --size 64m --runs 1 --memory none --no-peer -m mmap -m mmap:advice=random -m mmap:advice=sequential \
+        work: Work::Measure {
+            command: "compare --size 64m --runs 1 --memory none --no-peer -m mmap -m mmap:advice=random -m mmap:advice=sequential \
                   -m pread --rw read --number-ios 16384",
-        judge: unchanged,
+            judge: unchanged,
+        },
     },
     Check {
         name: "unchanged-random",
         says: "the same in random order",
         on: On::Both,
         place: "memory=1g,disk=1g",
-        command: "compare --size 64m --runs 1 --memory none --no-peer -m mmap -m mmap:advice=random -m mmap:advice=sequential \
+        work: Work::Measure {
+            command: "compare --size 64m --runs 1 --memory none --no-peer -m mmap -m mmap:advice=random -m mmap:advice=sequential \
                   -m pread --rw randread --number-ios 4000",
-        judge: unchanged,
+            judge: unchanged,
+        },
     },
 ];
 
@@ -134,24 +166,69 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Check>> {
 }
 
 /// Boots what the check wants, keeps the records, and judges them.
-fn checked(
-    check: &Check,
-    args: &Args,
-    stop: &AtomicBool,
-    kept: &mut Records,
-) -> Result<std::result::Result<String, String>> {
+fn checked(check: &Check, args: &Args, stop: &AtomicBool, kept: &mut Records) -> Result<Judged> {
     let kernels: &[&String] = match check.on {
         On::Plain => &[&args.plain],
         On::Patched => &[&args.patched],
         On::Both => &[&args.plain, &args.patched],
     };
-    let words: Vec<String> = check.command.split_whitespace().map(str::to_owned).collect();
     let mut all = Vec::new();
     for kernel in kernels {
         let spec: Spec = format!("guest:kernel={kernel},{}", check.place).parse()?;
-        all.push(guest::measured(&spec, &words, stop, true, |record| kept.add(record))?.0);
+        let command = match check.work {
+            Work::Selftest(seconds) => return selftest(&spec, seconds, stop),
+            Work::Measure { command, .. } => command,
+        };
+        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        let measured = guest::measured(&spec, &words, stop, true, |record| kept.add(record))?;
+        if let Some(complaint) = measured.complaint {
+            return Ok(Err(complaint));
+        }
+        all.push(measured.records);
     }
-    Ok(complete(&all).and_then(|()| (check.judge)(&all)))
+    let Work::Measure { judge, .. } = check.work else { return Ok(Err("no kernel ran".to_owned())) };
+    Ok(complete(&all).and_then(|()| judge(&all)))
+}
+
+/// Runs the series' own test in a guest.
+fn selftest(spec: &Spec, seconds: &str, stop: &AtomicBool) -> Result<Judged> {
+    let kernel = kernel::named(&spec.kernel)?;
+    let Some(program) = kernel.selftest() else {
+        let reason = format!("{} has none", kernel.name);
+        return Err(Missing::new("the series' own test", reason, "majorfault kernel build strided").into());
+    };
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let words = [format!("{BROUGHT}/{name}"), seconds.to_owned()];
+    let (mut lines, mut complaint) = (Vec::new(), None);
+    let code = place::run(spec, &words, &[program], stop, |told| {
+        match told {
+            FromGuest::Out(line) => lines.push(line),
+            FromGuest::Complaint(what) => complaint = Some(what),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(tap(&lines, code, complaint))
+}
+
+/// What lines of the Test Anything Protocol say, with the program's exit code and what the kernel complained of.
+fn tap(lines: &[String], code: Option<u8>, complaint: Option<String>) -> Judged {
+    let passed = lines.iter().filter(|line| line.starts_with("ok ")).count();
+    let wrong: Vec<&str> = lines.iter().filter(|line| line.starts_with("not ok ")).map(String::as_str).collect();
+    let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.parse::<usize>().ok());
+    let last = lines.iter().rfind(|line| line.starts_with("ok ")).map_or("", |line| line.as_str());
+    match (complaint, code) {
+        (Some(complaint), _) => Err(complaint),
+        (None, Some(0)) if wrong.is_empty() && passed > 0 && plan == Some(passed) => {
+            Ok(format!("{passed} of {passed} pass; the last: {last}"))
+        }
+        (None, code) => Err(format!(
+            "{passed} of {} pass, exit code {}; {}",
+            plan.map_or_else(|| "unknown".to_owned(), |plan| plan.to_string()),
+            code.map_or_else(|| "none".to_owned(), |code| code.to_string()),
+            if wrong.is_empty() { lines.last().map_or("it said nothing", String::as_str).to_owned() } else { wrong.join("; ") },
+        )),
+    }
 }
 
 /// Whether every run came to its end with right bytes.
@@ -307,10 +384,24 @@ mod tests {
     }
 
     #[test]
+    fn a_test_passes_where_all_of_its_plan_did_and_the_kernel_is_silent() {
+        let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
+        let all = lines("TAP version 13\n1..2\nok 1 a column\nok 2 races");
+
+        assert_eq!(tap(&all, Some(0), None).unwrap(), "2 of 2 pass; the last: ok 2 races");
+        assert_eq!(tap(&all, Some(0), Some("BUG".to_owned())).unwrap_err(), "BUG");
+        assert!(tap(&all, Some(1), None).unwrap_err().contains("exit code 1"));
+        assert!(tap(&all[..3], Some(0), None).unwrap_err().starts_with("1 of 2 pass"));
+        assert!(tap(&lines("1..2\nok 1 a\nnot ok 2 b"), Some(1), None).unwrap_err().ends_with("not ok 2 b"));
+        assert!(tap(&lines("1..0 # SKIP"), Some(4), None).unwrap_err().contains("0 of 0"));
+    }
+
+    #[test]
     fn every_check_is_a_command_and_a_place_that_exist() {
         for check in CHECKS {
             assert!(format!("guest:{}", check.place).parse::<Spec>().is_ok(), "{}", check.name);
-            assert!(check.command.starts_with("compare "), "{}", check.name);
+            let is_ours = matches!(check.work, Work::Measure { command, .. } if command.starts_with("compare "));
+            assert!(is_ours || check.name == "selftest", "{}", check.name);
         }
         assert!(chosen(&["colum".to_owned()]).err().unwrap().to_string().contains("legal are smoke, column"));
     }

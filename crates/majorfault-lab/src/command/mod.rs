@@ -13,6 +13,7 @@ mod hold;
 mod jobs;
 mod kernel;
 mod kernel_test;
+mod kernel_try;
 mod launched;
 mod manual;
 mod options;

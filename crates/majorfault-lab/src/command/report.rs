@@ -26,15 +26,18 @@ pub struct Args {
     /// With --drift: every judged claim as a line of comma-separated values, oldest first, also for Apache Otava
     #[arg(long, value_name = "FILE.csv", requires = "drift")]
     csv: Option<PathBuf>,
+    /// With --drift: a table of Markdown, claims down and kernels across
+    #[arg(long, requires = "drift", conflicts_with = "json")]
+    markdown: bool,
     #[command(flatten)]
     output: OutputOptions,
 }
 
 /// Runs the subcommand.
 pub fn run(args: Args) -> Result<Exit> {
-    let Args { records, baseline, drift, csv, output } = args;
+    let Args { records, baseline, drift, csv, markdown, output } = args;
     if drift {
-        return drift::run(&records, &output, csv.as_deref());
+        return drift::run(&records, &output, csv.as_deref(), markdown);
     }
     let mut outputs = Outputs::new(output.force);
     outputs.reads("the file of records", records.iter().filter(|path| path.as_os_str() != "-"));

@@ -33,6 +33,9 @@ pub struct Args {
     /// How much is run
     #[arg(long, value_enum, default_value = "quick")]
     scale: Scale,
+    /// Runs of each cell [default: as many as the scale has]; fewer than six decide only facts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=99))]
+    repetitions: Option<u32>,
     /// Directory on a disk for data [default: /var/tmp]. May be repeated, each on another device: striped data (S2.seq10) has
     /// a file in each
     #[arg(long, alias = "directory")]
@@ -223,7 +226,8 @@ fn measure(args: &Args, chosen: &[&'static Experiment], place: SessionPlace, sto
         };
         let is_begun =
             records.iter().any(|record| cell_of(record).is_some_and(|cell| cell.experiment == experiment.id));
-        if is_begun && Earlier::of(&records).has_all(experiment, &(experiment.cells)(&mut setting)?, args.scale) {
+        let cells = if is_begun { (experiment.cells)(&mut setting)? } else { Vec::new() };
+        if is_begun && Earlier::of(&records).has_all(experiment, &cells, args.scale, repetitions(args, experiment)) {
             continue;
         }
         setting.making = Making::Files;
@@ -242,6 +246,11 @@ fn cell_of(record: &Record) -> Option<&Cell> {
     record.cell.as_ref()
 }
 
+/// How often each cell is run.
+fn repetitions(args: &Args, experiment: &Experiment) -> u32 {
+    args.repetitions.unwrap_or_else(|| (experiment.repetitions)(args.scale))
+}
+
 /// The runs that need not be made again.
 struct Earlier(Vec<(Cell, u32)>);
 
@@ -258,8 +267,7 @@ impl Earlier {
     }
 
     /// Whether an experiment is complete.
-    fn has_all(&self, experiment: &Experiment, planned: &[Planned], scale: Scale) -> bool {
-        let repetitions = (experiment.repetitions)(scale);
+    fn has_all(&self, experiment: &Experiment, planned: &[Planned], scale: Scale, repetitions: u32) -> bool {
         let cell = |it: &Planned| Cell { name: it.name.clone(), ..unnamed(experiment, scale) };
         planned.iter().map(cell).all(|cell| (0..repetitions).all(|repetition| self.has(&cell, repetition)))
     }
@@ -299,7 +307,7 @@ fn run_cells(
 ) -> Result<()> {
     let files: Vec<PathBuf> = planned.first().map(|first| first.trial.data.files.clone()).unwrap_or_default();
     let session = run::Session { name: name.to_owned(), machine: machine::look(&files), stop };
-    let repetitions = (experiment.repetitions)(args.scale);
+    let repetitions = repetitions(args, experiment);
     let bar = bars.runs(planned.len() as u64 * u64::from(repetitions));
     let cell = unnamed(experiment, args.scale);
     let earlier = Earlier::of(records);
@@ -424,7 +432,9 @@ mod tests {
         let all: Vec<Record> = planned.iter().map(|it| done(it).record()).collect();
         let disturbed =
             [all[1..].to_vec(), vec![done(&planned[0]).edit(|record| record.outcome = Outcome::Interrupted).record()]];
-        let has_all = |records: &[Record]| Earlier::of(records).has_all(hints, &planned, Scale::Quick);
+        let has_all = |records: &[Record]| {
+            Earlier::of(records).has_all(hints, &planned, Scale::Quick, (hints.repetitions)(Scale::Quick))
+        };
 
         assert!(has_all(&all));
         assert!(!has_all(&all[1..]) && !has_all(&disturbed.concat()));

@@ -289,7 +289,7 @@ impl Of {
 
     fn of_cell(&self, cell: &str, samples: &Samples<'_>) -> Values {
         let value = |record: &Record| {
-            let bounds = self.figure.bounds(record)?;
+            let bounds = self.figure.bounds(record).filter(|_| !self.figure.is_untold_by(record))?;
             Some((record.trial.repetition, bounds.map(|bound| bound.max(self.at_least))))
         };
         samples.valid(cell).filter_map(value).collect()
@@ -624,6 +624,26 @@ mod tests {
     #[test]
     fn what_no_run_counted_cannot_be_tested() {
         assert_eq!(words(&judged(UNCOUNTED, &[&lasting("a", SIX)])), "cannot be tested here");
+    }
+
+    #[test]
+    fn an_emulated_machine_tells_counts_and_no_times() {
+        let emulated = |records: Vec<Record>| -> Vec<Record> {
+            let remark = crate::place::guest::remark(&"guest".parse().unwrap(), "6.12", "tcg");
+            let told = |mut record: Record| {
+                record.machine.remarks.push(remark.clone());
+                record
+            };
+            records.into_iter().map(told).collect()
+        };
+        let slow = emulated(lasting("a", &[9000; 6]));
+        let timed = judged(A_SECOND, &[&slow]);
+
+        assert_eq!(words(&timed), "cannot be tested here");
+        assert!(timed.0.reason().contains("emulated, which tells no time"), "{}", timed.0.reason());
+        assert_eq!(words(&judged(CHANCE, &[&slow])), "cannot be tested here");
+        assert_eq!(words(&judged(TWICE, &[&slow, &lasting("b", SIX)])), "cannot be tested here");
+        assert_eq!(words(&judged(MANY, &[&emulated(shot("a", &[(200, None); 6]))])), "holds here");
     }
 
     const MANY: &[Test] = &[Test::figure(of("a", SHOT), from(100.0))];

@@ -62,6 +62,9 @@ const REQUESTS: &str = "tlb_flush_remote_send_ipi";
 /// How a remark of the machine ends by which that row may miss flushes (`majorfault::observe::hidden_flushes`).
 pub(super) const HIDES: &str = "counts too few";
 
+/// How the remark of an emulated guest ends ([`crate::place::guest::remark`]).
+pub(super) const EMULATED: &str = "counts are exact and times are not";
+
 /// Share of the limit from which on memory is full.
 const FULL: f64 = 0.95;
 
@@ -148,6 +151,38 @@ impl Figure {
         let others = f64::from(record.machine.cpus.saturating_sub(1));
         let most = requests.map_or(f64::INFINITY, |requests| least.max(requests * others));
         Some([least, if is_hidden { most } else { least }])
+    }
+
+    /// Whether it rests on how long something took, so that an emulated machine cannot tell it: parts of it are slowed by
+    /// unlike factors.
+    pub fn is_time(self) -> bool {
+        match self {
+            Figure::Seconds
+            | Figure::Total
+            | Figure::PerSecond
+            | Figure::PerByte
+            | Figure::BytesPerNs
+            | Figure::BelowHalf
+            | Figure::LevelAfter
+            | Figure::LevelLowest
+            | Figure::ShootdownsBefore
+            | Figure::ShootdownsAfter
+            | Figure::KswapdBusy => true,
+            Figure::Counter(name) | Figure::Own(name) => name.ends_with("_ns"),
+            Figure::Accesses
+            | Figure::Faults
+            | Figure::PagesRead
+            | Figure::ReadPerByte
+            | Figure::KswapdShare
+            | Figure::Devices
+            | Figure::DataOverMemory
+            | Figure::WholeAndRight => false,
+        }
+    }
+
+    /// Whether the record is of an emulated machine and this a time.
+    pub fn is_untold_by(self, record: &Record) -> bool {
+        self.is_time() && record.machine.remarks.iter().any(|remark| remark.contains(EMULATED))
     }
 
     /// Whether a machine may hide what it counts.

@@ -146,6 +146,9 @@ impl<'a> Samples<'a> {
 
     /// Why runs that count do not tell a figure: what they say is missing.
     pub fn uncounted(&self, cell: &str, figure: Figure) -> Gap {
+        if self.valid(cell).any(|record| figure.is_untold_by(record)) {
+            return Gap::Cannot(format!("the machine was emulated, which tells no time (\"{}\")", figure.name()));
+        }
         let missing: BTreeSet<String> =
             self.valid(cell).flat_map(|record| &record.missing).map(missing_words).collect();
         let missing = missing.into_iter().collect::<Vec<_>>().join("; ");

@@ -52,6 +52,13 @@ impl Records {
     ///
     /// Errors: Io (full disk).
     pub fn add(&mut self, record: &Record) -> Result<()> {
+        self.line(record)
+    }
+
+    /// Adds anything as one line.
+    ///
+    /// Errors: Io (full disk).
+    pub fn line(&mut self, record: &impl serde::Serialize) -> Result<()> {
         let mut line =
             serde_json::to_vec(record).map_err(|why| Error::Invalid(format!("a record cannot be written: {why}")))?;
         line.push(b'\n');

@@ -270,6 +270,11 @@ impl Ground {
         part.as_deref()
     }
 
+    /// The order of kernels, then that of file systems and devices.
+    pub fn by_kernel(&self, other: &Ground) -> std::cmp::Ordering {
+        (&self.numbers, &self.kernel).cmp(&(&other.numbers, &other.kernel)).then_with(|| self.cmp(other))
+    }
+
     /// Its value on an axis, as it is shown.
     pub fn shown(&self, axis: Axis) -> &str {
         self.part(axis).unwrap_or(UNKNOWN)

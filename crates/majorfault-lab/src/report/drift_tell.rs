@@ -87,6 +87,13 @@ pub(super) fn head(drift: &Drift) -> Vec<String> {
     lines
 }
 
+/// Each flip as a sentence, the number of them before.
+pub(super) fn flips(drift: &Drift) -> String {
+    let of_count: Vec<String> = head(drift).into_iter().take_while(|line| !line.contains(" claims of ")).collect();
+    let sentence = |line: &String| line.trim_start_matches("FLIPS  ").replace('*', "\\*");
+    of_count.iter().map(sentence).collect::<Vec<_>>().join(".\n- ") + "."
+}
+
 /// `does not hold here on 6.18 (vd, ext4); holds here on kernel 6.12`.
 fn flip(seen: &ClaimSide, change: &super::drift::Change) -> String {
     let rest = Axis::ALL.into_iter().filter(|axis| *axis != change.axis).map(|axis| seen.ground.shown(axis));

@@ -135,6 +135,7 @@ fn side(of: &Of) -> Value {
         "figure": of.figure.name(),
         "at_least": finite(of.at_least),
         "may_be_hidden": of.figure.may_be_hidden(),
+        "is_time": of.figure.is_time(),
     })
 }
 

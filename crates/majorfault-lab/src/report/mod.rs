@@ -10,6 +10,7 @@ pub mod counters;
 pub mod derive;
 pub mod drift;
 mod drift_lines;
+pub mod drift_markdown;
 pub mod drift_page;
 pub mod drift_tell;
 pub mod fio_json;

@@ -29,6 +29,9 @@ const fn level(name: &'static str, doc: &'static str) -> Counter {
 /// A reading that took a certain time is repeated only after a hundred times that time, so that watching costs at most 1 %.
 const SHARE: u64 = 100;
 
+/// What to do where there is no file.
+const NO_FILE: &str = "watch a process while it has a file mapped";
+
 struct Cache {
     files: Vec<File>,
     page: u64,
@@ -39,7 +42,7 @@ struct Cache {
 fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
     let open = |path| File::open(path).map_err(|error| unreadable("residency", "a file that is observed", &error));
     let files = scene.files.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let first = files.first().ok_or_else(|| Missing::new("residency", "no file is observed", ""))?;
+    let first = files.first().ok_or_else(|| Missing::new("residency", "no file is observed", NO_FILE))?;
     cache::resident(first, 0, 1).map_err(|error| match error {
         crate::Error::Missing(missing) => missing,
         other => {

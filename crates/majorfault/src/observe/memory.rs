@@ -79,9 +79,22 @@ fn open(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
             ));
         }
     };
-    let live =
-        |file: &str| Live::open(dir.join(file)).map_err(|error| unreadable("memory of the cgroup", file, &error));
+    let live = |file: &str| {
+        Live::open(dir.join(file)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => uncontrolled(dir, file),
+            _ => unreadable("memory of the cgroup", file, &error),
+        })
+    };
     Ok(Box::new(Memory { usage: live(names.usage)?, hits: live(names.hits)?, stat: live("memory.stat")?, names }))
+}
+
+/// The root of version 2 counts no memory, nor does a group whose parent does not control it.
+fn uncontrolled(dir: &Path, file: &str) -> Missing {
+    Missing::new(
+        "memory of the cgroup",
+        format!("{} has no {file}: it is the root of all groups, or its memory is not controlled", dir.display()),
+        "run the program in a group of its own (systemd-run --scope), with the memory controller",
+    )
 }
 
 impl Reading for Memory {
@@ -105,6 +118,17 @@ impl Reading for Memory {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_group_that_counts_no_memory_is_told_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let scene = Scene { cgroup: Some(CgroupDir::V2(dir.path().to_owned())), ..Scene::default() };
+
+        let missing = open(&scene).err().unwrap();
+
+        assert!(missing.reason.contains("has no memory.current: it is the root of all groups"), "{missing}");
+        assert!(missing.remedy.contains("a group of its own"), "{missing}");
+    }
 
     #[test]
     fn a_group_of_version_2_is_read() {

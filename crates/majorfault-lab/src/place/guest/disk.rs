@@ -1,6 +1,6 @@
 //! Images of a guest's disks: files without a name, sparse, with an empty file system that the host's tools make.
 
-use crate::place::guest::spec::FileSystem;
+use crate::place::guest::filesystem::FileSystem;
 use crate::scratch;
 use majorfault::{Bytes, Error, Missing, Result};
 use std::fs::File;
@@ -30,15 +30,11 @@ impl Unnamed {
 /// Errors: Missing (no tool to make it), Io.
 pub fn image(size: Bytes, kind: FileSystem) -> Result<Unnamed> {
     let image = sized(size)?;
-    match kind {
-        FileSystem::Ext4 => make(&image, "mke2fs", "e2fsprogs", &["-q", "-F", "-t", "ext4", "-E", LAZY])?,
-        FileSystem::Xfs => make(&image, "mkfs.xfs", "xfsprogs", &["-q", "-f"])?,
+    if let Some((tool, package, words)) = kind.making().tool {
+        make(&image, tool, package, words)?;
     }
     Ok(image)
 }
-
-/// Nothing is left for the kernel to write later: its writing would be taken for the trial's.
-const LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
 
 /// An image for persistent memory: every cluster is as large as a huge page, so that a file's extents are aligned to them.
 ///
@@ -67,9 +63,7 @@ fn sized(size: Bytes) -> Result<Unnamed> {
 
 fn make(image: &Unnamed, tool: &str, package: &str, arguments: &[&str]) -> Result<()> {
     let path = image.path();
-    // Debian keeps these in /usr/sbin, which is not on everybody's path.
-    let tool_path = ["/usr/sbin", "/sbin"].iter().map(|dir| Path::new(dir).join(tool)).find(|path| path.is_file());
-    let made = Command::new(tool_path.unwrap_or_else(|| PathBuf::from(tool)))
+    let made = Command::new(administrators(tool).unwrap_or_else(|| PathBuf::from(tool)))
         .args(arguments)
         .arg(&path)
         .stdin(Stdio::null())
@@ -82,6 +76,22 @@ fn make(image: &Unnamed, tool: &str, package: &str, arguments: &[&str]) -> Resul
             Err(Error::Invalid(format!("{tool} could not make the guest's disk: {said}")))
         }
     }
+}
+
+/// The path of a program that Debian keeps for administrators, which is not on everybody's path.
+pub fn administrators(tool: &str) -> Option<PathBuf> {
+    ["/usr/sbin", "/sbin"].iter().map(|dir| Path::new(dir).join(tool)).find(|path| path.is_file())
+}
+
+/// The path of a program that goes to the guest.
+///
+/// Errors: Missing, with its package.
+pub fn program(name: &str, package: &str) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = || std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file());
+    administrators(name)
+        .or_else(on_path)
+        .ok_or_else(|| Missing::new(name, "it is not installed", format!("apt-get install {package}")).into())
 }
 
 #[cfg(test)]

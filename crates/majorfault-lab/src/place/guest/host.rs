@@ -2,6 +2,7 @@
 
 use crate::place::child;
 use crate::place::guest::accelerator::{self, KVM_BOOTS_WITHIN};
+use crate::place::guest::complaint;
 use crate::place::guest::disk::{self, Unnamed};
 use crate::place::guest::kernel::{self, BuiltKernel};
 use crate::place::guest::line::{Errand, FromGuest};
@@ -30,6 +31,12 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Lines of the console that an error shows.
 const LAST_LINES: usize = 12;
+
+/// Lines about the cause of a kernel's death that it shows, too, where they stand before those.
+const CAUSE_LINES: usize = 6;
+
+/// What such a line has in it.
+const CAUSES: &[&str] = &["Oops", "BUG:", "general protection", "invalid opcode", "double fault", "Unable to"];
 
 /// Memory of the host that QEMU itself and the archive take.
 const QEMU_NEEDS: Bytes = Bytes::mib(256);
@@ -68,7 +75,11 @@ pub fn run(
         swap: spec.swap_device(),
         records: super::init::RECORDS.to_owned(),
     };
-    let archive = Unnamed(program::archive(&order, &kernel.modules, brought, Unnamed::new(Bytes::mib(256))?.0)?);
+    let making = spec.fs.making();
+    let programs = making.programs.iter().map(|(name, package)| disk::program(name, package));
+    let brought = brought.iter().cloned().map(Ok).chain(programs).collect::<Result<Vec<PathBuf>>>()?;
+    let modules = kernel.loads(making.modules);
+    let archive = Unnamed(program::archive(&order, &modules, &brought, Unnamed::new(Bytes::mib(256))?.0)?);
     let mut candidates = accelerator::candidates(spec).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
         let guest = Guest::start(spec, accelerator, &kernel, &archive)?;
@@ -158,6 +169,9 @@ impl Guest {
                 Some(FromGuest::Ended(code)) => {
                     // It powers off by itself; dropping it would do as well.
                     let _ = self.machine.0.wait();
+                    if let Some(complaint) = complaint::first(&self.console()) {
+                        told(FromGuest::Complaint(complaint))?;
+                    }
                     return Ok(Some(code));
                 }
                 Some(FromGuest::Lacks(what)) => return Err(self.broken(&what)),
@@ -187,8 +201,13 @@ impl Guest {
     }
 
     fn broken(&self, what: &str) -> Error {
+        Error::Invalid(format!("the guest broke down: {what}{}", last_lines(&self.console())))
+    }
+
+    /// All that its kernel said.
+    fn console(&self) -> String {
         let console = fs::read(self.console.path()).unwrap_or_default();
-        Error::Invalid(format!("the guest broke down: {what}{}", last_lines(&String::from_utf8_lossy(&console))))
+        String::from_utf8_lossy(&console).into_owned()
     }
 }
 
@@ -199,7 +218,14 @@ fn last_lines(console: &str) -> String {
         0 => "; its console is empty: is the image a kernel for this architecture with \
               CONFIG_SERIAL_8250_CONSOLE=y?"
             .to_owned(),
-        count => format!("; its console ends with\n  {}", lines[count.saturating_sub(LAST_LINES)..].join("\n  ")),
+        count => {
+            let last = count.saturating_sub(LAST_LINES);
+            // A kernel that dies says why first, and registers after it.
+            let is_cause = |line: &&str| CAUSES.iter().any(|cause| line.contains(cause));
+            let cause = lines[..last].iter().position(|line| is_cause(&line));
+            let cause = cause.map(|at| lines[at..last.min(at + CAUSE_LINES)].join("\n  ") + "\n  ...\n  ");
+            format!("; its console ends with\n  {}{}", cause.unwrap_or_default(), lines[last..].join("\n  "))
+        }
     }
 }
 
@@ -237,6 +263,9 @@ mod tests {
         assert!(shown.starts_with("; its console ends with\n  line 28\n"), "{shown}");
         assert!(shown.ends_with("\n  line 39"), "{shown}");
         assert!(last_lines(" \n").contains("is the image a kernel"));
+        let died = last_lines(&console.replace("line 7\r", "BUG: unable to handle page fault\r"));
+        assert!(died.contains("ends with\n  BUG: unable to handle page fault\n  line 8\n"), "{died}");
+        assert!(died.contains("line 12\n  ...\n  line 28\n"), "{died}");
     }
 
     #[test]

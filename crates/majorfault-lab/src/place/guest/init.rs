@@ -1,7 +1,7 @@
 //! The guest's side: the first process. Mounts what a system needs, runs our program as its order says, sends what it says
 //! to the host, and ends the machine.
 
-use crate::place::guest::line::{BROUGHT, Errand, FromGuest, MODULES, Mount, ORDER, PORT};
+use crate::place::guest::line::{BROUGHT, Errand, FromGuest, MODULES, Mount, ORDER, PORT, Step};
 use crate::place::guest::spec::DATA;
 use majorfault::sys::swap::swap_on;
 use majorfault::{Error, Result};
@@ -18,6 +18,9 @@ use std::time::Duration;
 
 /// Where the program writes its records: a pipe with a name, whose other end we read.
 pub const RECORDS: &str = "/run/records";
+
+/// Where programs are looked for.
+const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin:/brought";
 
 /// How often the host hears that we live.
 const PULSE: Duration = Duration::from_secs(2);
@@ -83,7 +86,11 @@ fn load_modules() -> Result<()> {
     files.sort();
     files.iter().try_for_each(|path| {
         let file = File::open(path).map_err(|error| Error::io("open a module", path, error))?;
-        finit_module(&file, c"", 0).map_err(|errno| Error::io("load a module", path, errno))
+        match finit_module(&file, c"", 0) {
+            // Part of the image, or loaded by another.
+            Err(rustix::io::Errno::EXIST) => Ok(()),
+            loaded => loaded.map_err(|errno| Error::io("load a module", path, errno)),
+        }
     })
 }
 
@@ -148,16 +155,47 @@ fn follow(order: &Errand, host: &Host) -> Result<u8> {
 }
 
 fn mount_disk(wanted: &Mount) -> Result<()> {
-    let Mount { device: (device, needs), kind, options, at } = wanted;
-    if !Path::new(device).exists() {
+    let Mount { device: (device, needs), kind, options, at, before } = wanted;
+    before.iter().try_for_each(done)?;
+    if device.starts_with("/dev/") && !Path::new(device).exists() {
         return Err(Error::Invalid(format!("the kernel shows no {device}; it needs {needs}")));
     }
     fs::create_dir_all(at).map_err(|error| Error::io("make a directory to mount on", at, error))?;
     mounted(device, kind, at, options).map_err(|error| {
-        let option = format!("CONFIG_{}_FS", kind.to_uppercase());
+        let option = match device.starts_with("/dev/") {
+            true => format!("CONFIG_{}_FS", kind.to_uppercase()),
+            false => needs.clone(),
+        };
         let dax = if options.contains("dax") { " and CONFIG_FS_DAX" } else { "" };
         Error::Invalid(format!("{error}; the kernel needs {option}{dax}"))
     })
+}
+
+/// Does what comes before a mount.
+fn done(step: &Step) -> Result<()> {
+    match step {
+        Step::Directory(path) => fs::create_dir_all(path).map_err(|error| Error::io("make a directory", path, error)),
+        Step::Write(path, text) => fs::write(path, text).map_err(|error| Error::io("write", path, error)),
+        Step::Sleep(seconds) => {
+            std::thread::sleep(Duration::from_secs(*seconds));
+            Ok(())
+        }
+        Step::Run(words) => {
+            let (program, arguments) = words.split_first().map_or(("", words.as_slice()), |(it, rest)| (it, rest));
+            let status = Command::new(program)
+                .args(arguments)
+                .env("PATH", PATH)
+                // Nobody answers for udev here.
+                .env("DM_DISABLE_UDEV", "1")
+                .stdin(Stdio::null())
+                .status()
+                .map_err(|error| Error::io("start a program", program, error))?;
+            match status.success() {
+                true => Ok(()),
+                false => Err(Error::Invalid(format!("{} ended with {status}", words.join(" ")))),
+            }
+        }
+    }
 }
 
 /// Says now and then that we live.
@@ -203,7 +241,7 @@ fn program(order: &Errand, host: &Host) -> Result<u8> {
         .args(arguments)
         .current_dir(DATA)
         .env("HOME", "/root")
-        .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+        .env("PATH", PATH)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -248,6 +286,7 @@ mod tests {
             kind: "ext4".to_owned(),
             options: String::new(),
             at: "/tmp".to_owned(),
+            before: Vec::new(),
         };
 
         let error = mount_disk(&mount).unwrap_err().to_string();

@@ -39,6 +39,53 @@ pub struct Mount {
     pub options: String,
     /// Where it is mounted.
     pub at: String,
+    /// What is done before.
+    #[serde(default)]
+    pub before: Vec<Step>,
+}
+
+impl Mount {
+    /// A file system of a kind, mounted with options at a directory.
+    pub fn of(device: (String, String), kind: &str, options: &str, at: &str) -> Mount {
+        let [kind, options, at] = [kind, options, at].map(str::to_owned);
+        Mount { device, kind, options, at, before: Vec::new() }
+    }
+
+    /// The same after these steps.
+    pub fn after(self, steps: impl IntoIterator<Item = Step>) -> Mount {
+        Mount { before: steps.into_iter().collect(), ..self }
+    }
+}
+
+/// Something that the first process does before it mounts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Step {
+    /// Make this directory and those above it.
+    Directory(String),
+    /// Write this text into a file.
+    Write(String, String),
+    /// Run a program to its end.
+    Run(Vec<String>),
+    /// Wait so many seconds.
+    Sleep(u64),
+}
+
+impl Step {
+    /// A program with its arguments.
+    pub fn run(words: &[&str]) -> Step {
+        Step::Run(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    /// The same, of a line without quotes.
+    pub fn words(line: &str) -> Step {
+        Step::run(&line.split(' ').collect::<Vec<_>>())
+    }
+
+    /// A text into a file.
+    pub fn write(path: &str, text: &str) -> Step {
+        Step::Write(path.to_owned(), text.to_owned())
+    }
 }
 
 /// One line from the guest.
@@ -59,6 +106,9 @@ pub enum FromGuest {
     Lacks(String),
     /// The program ended with this exit code.
     Ended(u8),
+    /// The kernel warned on its console: a lock taken in the wrong order, memory used that is freed, a failed assertion. From
+    /// the host, which reads the console when the program has ended.
+    Complaint(String),
 }
 
 #[cfg(test)]

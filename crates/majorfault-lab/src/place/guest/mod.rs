@@ -6,7 +6,9 @@
 
 mod accelerator;
 mod archive;
+mod complaint;
 mod disk;
+mod filesystem;
 mod host;
 pub mod init;
 pub mod kernel;
@@ -15,10 +17,11 @@ mod program;
 mod qemu;
 mod spec;
 
+pub use filesystem::FileSystem;
 pub use host::{become_machine, run};
 pub use line::{BROUGHT, FromGuest};
 pub use qemu::QEMU;
-pub use spec::Spec;
+pub use spec::{DATA, Spec};
 
 /// What a guest of this spec cannot show, as a remark for each of its records.
 pub fn remark(spec: &Spec, kernel: &str, accelerator: &str) -> String {

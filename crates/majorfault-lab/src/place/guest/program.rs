@@ -25,17 +25,20 @@ pub fn archive(order: &Errand, modules: &[PathBuf], brought: &[PathBuf], into: F
     let order =
         serde_json::to_vec(order).map_err(|why| Error::Invalid(format!("an order cannot be written: {why}")))?;
     let program = without_symbols(&own)?;
+    let read = |path: &Path| fs::read(path).map_err(|error| Error::io("read what goes to the guest", path, error));
+    let modules = modules.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
+    let brought = brought.iter().map(|path| Ok((path, read(path)?))).collect::<Result<Vec<_>>>()?;
     let write = || -> io::Result<File> {
         let mut archive = Archive::new(BufWriter::new(into));
         MOUNT_POINTS.iter().try_for_each(|dir| archive.directory(dir))?;
         archive.file("/init", &program)?;
         archive.file(ORDER, &order)?;
         for (number, module) in (0..).zip(modules) {
-            archive.file(&format!("{MODULES}/{number:03}.ko"), &fs::read(module)?)?;
+            archive.file(&format!("{MODULES}/{number:03}.ko"), &module)?;
         }
-        for file in brought {
+        for (file, bytes) in brought {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            archive.file(&format!("{BROUGHT}/{name}"), &fs::read(file)?)?;
+            archive.file(&format!("{BROUGHT}/{name}"), &bytes)?;
         }
         for library in files {
             archive.file(&library.to_string_lossy(), &fs::read(&library)?)?;

@@ -43,8 +43,9 @@ pub struct Files<'a> {
     pub pmem: Option<&'a Path>,
 }
 
-/// Kernel arguments: silent but for trouble, ends on a panic, time from the counter without calibration, fixed addresses.
-const KERNEL: &str = "console=ttyS0 quiet panic=-1 oops=panic nokaslr tsc=reliable rdinit=/init";
+/// Kernel arguments: silent but for trouble (warnings have level 4, which "quiet" would hide), ends on a panic, time from the
+/// counter without calibration, fixed addresses.
+const KERNEL: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr tsc=reliable rdinit=/init";
 
 /// What our program is told as first process.
 const INIT: &str = "kernel init";

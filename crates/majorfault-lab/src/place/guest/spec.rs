@@ -1,7 +1,8 @@
 //! Which guest: `guest:kernel=strided,cpus=4,memory=2g,disk=8g,delay_ms=10`.
 
+use crate::place::guest::filesystem::FileSystem;
 use crate::place::guest::line::Mount;
-use majorfault::params::{Given, Params, Value};
+use majorfault::params::{Given, Params};
 use majorfault::{Bytes, Error, Result};
 use std::str::FromStr;
 
@@ -14,16 +15,6 @@ majorfault::choices! {
         Kvm = "kvm",
         /// QEMU's emulation, one thread a processor.
         Tcg = "tcg",
-    }
-}
-
-majorfault::choices! {
-    /// A file system of the guest's disk.
-    pub enum FileSystem {
-        /// Made by mke2fs.
-        Ext4 = "ext4",
-        /// Made by mkfs.xfs.
-        Xfs = "xfs",
     }
 }
 
@@ -111,20 +102,14 @@ impl Spec {
 
     /// What the guest mounts.
     pub fn mounts(&self) -> Vec<Mount> {
-        let disk = (self.disk.0 > 0).then(|| Mount {
-            device: match self.delay_ms {
-                0 => ("/dev/vda".to_owned(), "CONFIG_VIRTIO_BLK".to_owned()),
-                _ => ("/dev/dm-0".to_owned(), "CONFIG_DM_DELAY and CONFIG_DM_INIT".to_owned()),
-            },
-            kind: self.fs.text(),
-            options: String::new(),
-            at: DATA.to_owned(),
-        });
-        let pmem = (self.pmem.0 > 0).then(|| Mount {
-            device: ("/dev/pmem0".to_owned(), "CONFIG_VIRTIO_PMEM and CONFIG_BLK_DEV_PMEM".to_owned()),
-            kind: "ext4".to_owned(),
-            options: "dax=always".to_owned(),
-            at: if self.disk.0 > 0 { PMEM } else { DATA }.to_owned(),
+        let device = match self.delay_ms {
+            0 => ("/dev/vda".to_owned(), "CONFIG_VIRTIO_BLK".to_owned()),
+            _ => ("/dev/dm-0".to_owned(), "CONFIG_DM_DELAY and CONFIG_DM_INIT".to_owned()),
+        };
+        let disk = if self.disk.0 > 0 { self.fs.mounts(device, self.disk.0) } else { Vec::new() };
+        let pmem = (self.pmem.0 > 0).then(|| {
+            let device = ("/dev/pmem0".to_owned(), "CONFIG_VIRTIO_PMEM and CONFIG_BLK_DEV_PMEM".to_owned());
+            Mount::of(device, "ext4", "dax=always", if self.disk.0 > 0 { PMEM } else { DATA })
         });
         disk.into_iter().chain(pmem).collect()
     }

@@ -21,6 +21,13 @@ const LIBELF: (&str, &str) = ("/usr/include/libelf.h", "libelf-dev");
 /// Disk space for a source, a patched one, and the objects of one build.
 const ROOM: Bytes = Bytes::gib(4);
 
+/// Where objects go, below the source: then the compiler is told no path of ours, and ccache(1) finds what another variant
+/// compiled.
+const OBJECTS: &str = "objects";
+
+/// The series' own test, where it is in the source and what it is called beside the image.
+const SELFTEST: (&str, &str) = ("tools/testing/selftests/mm", "madv_strided");
+
 /// Lines of the log that an error shows.
 const LAST_LINES: usize = 15;
 
@@ -61,12 +68,16 @@ pub fn build(
     progress.step("applying the patches");
     let dir = source::patched(&source, &recipe, &root)?;
     let began = Instant::now();
-    let work = Work { dir: root.join("builds").join(recipe.name()), source: dir, stop };
-    source::made(&work.dir)?;
+    let work = Work::new(&root, dir, stop)?;
     progress.step("configuring");
     work.configure(&recipe)?;
     progress.step("compiling");
-    work.compile(jobs, progress)?;
+    work.compile(jobs, &[], &["bzImage"], progress)?;
+    source::made(&home)?;
+    if work.has_selftest() {
+        progress.step("compiling the test");
+        work.selftest(&home)?;
+    }
     let built_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let kernel = BuiltKernel {
         name: recipe.name(),
@@ -76,15 +87,20 @@ pub fn build(
         built_unix_s,
         build_seconds: began.elapsed().as_secs(),
         modules: Vec::new(),
+        more: Default::default(),
     };
     work.keep(&home, &kernel)?;
     Ok(kernel)
 }
 
-/// Whether everything is here that a build needs; all that is not, in one sentence.
-fn tools() -> Result<()> {
+/// Whether a program of this name can be started.
+fn is_here(tool: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_here = |tool: &str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    std::env::split_paths(&path).any(|dir| dir.join(tool).is_file())
+}
+
+/// Whether everything is here that a build needs; all that is not, in one sentence.
+pub(super) fn tools() -> Result<()> {
     let mut lacking: Vec<(&str, &str)> = TOOLS.iter().copied().filter(|(tool, _)| !is_here(tool)).collect();
     if !Path::new(LIBELF.0).exists() {
         lacking.push(LIBELF);
@@ -102,32 +118,52 @@ fn lacking_tools(lacking: &[(&str, &str)]) -> Option<Missing> {
 }
 
 /// A build that is under way.
-struct Work<'a> {
+pub(super) struct Work<'a> {
     /// Where objects go.
     dir: PathBuf,
     source: PathBuf,
+    /// Where ccache(1) keeps what it has, if it is here.
+    cache: Option<PathBuf>,
     stop: &'a AtomicBool,
 }
 
 impl Work<'_> {
+    /// A build of the source in this directory.
+    pub(super) fn new<'a>(root: &Path, source: PathBuf, stop: &'a AtomicBool) -> Result<Work<'a>> {
+        let work = Work {
+            dir: source.join(OBJECTS),
+            source,
+            cache: is_here("ccache").then(|| root.join("ccache")),
+            stop,
+        };
+        source::made(&work.dir)?;
+        Ok(work)
+    }
+
     fn make(&self, jobs: u32, targets: &[&str]) -> Command {
         let mut make = Command::new("make");
         make.arg("-C").arg(&self.source).arg(format!("O={}", self.dir.display())).arg(format!("-j{jobs}"));
         // The same source gives the same image, whoever builds it and when.
         make.args(["KBUILD_BUILD_USER=majorfault", "KBUILD_BUILD_HOST=guest", "KBUILD_BUILD_TIMESTAMP=@0", "LC_ALL=C"]);
+        if let Some(cache) = &self.cache {
+            make.arg("CC=ccache gcc").env("CCACHE_DIR", cache);
+        }
         make.args(targets).stdin(Stdio::null());
         make
     }
 
     fn configure(&self, recipe: &Recipe) -> Result<()> {
+        recipe::check(&recipe.config, &self.configured(&recipe.config)?)
+    }
+
+    /// The configuration that comes of these options on top of the least one.
+    pub(super) fn configured(&self, options: &str) -> Result<String> {
         self.quiet(self.make(1, &["tinyconfig"]))?;
         let config = self.dir.join(".config");
-        let add = || File::options().append(true).open(&config)?.write_all(recipe.config.as_bytes());
+        let add = || File::options().append(true).open(&config)?.write_all(options.as_bytes());
         add().map_err(|error| Error::io("add options to the configuration", &config, error))?;
         self.quiet(self.make(1, &["olddefconfig"]))?;
-        let finished =
-            fs::read_to_string(&config).map_err(|error| Error::io("read the configuration", &config, error))?;
-        recipe::check(&recipe.config, &finished)
+        fs::read_to_string(&config).map_err(|error| Error::io("read the configuration", &config, error))
     }
 
     fn quiet(&self, mut make: Command) -> Result<()> {
@@ -138,12 +174,34 @@ impl Work<'_> {
         }
     }
 
-    /// Compiles, each line into the log.
-    fn compile(&self, jobs: u32, progress: &dyn Progress) -> Result<()> {
+    /// Whether the source has the series' own test.
+    pub(super) fn has_selftest(&self) -> bool {
+        self.source.join(SELFTEST.0).join(format!("{}.c", SELFTEST.1)).is_file()
+    }
+
+    /// Compiles the series' own test into the directory, so that it needs nothing of the guest.
+    pub(super) fn selftest(&self, into: &Path) -> Result<()> {
+        self.quiet(self.make(1, &["headers"]))?;
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-static", "-O2", "-Wall", "-Werror", "-pthread", "-isystem"]).arg(self.dir.join("usr/include"));
+        gcc.arg("-isystem").arg(self.source.join("tools/include/uapi")).arg("-o").arg(into.join(SELFTEST.1));
+        gcc.args([format!("{}.c", SELFTEST.1).as_str(), "vm_util.c"]).current_dir(self.source.join(SELFTEST.0));
+        source::done("gcc", "gcc libc6-dev", &mut gcc)
+    }
+
+    /// Makes the targets with these variables, each line into the log.
+    pub(super) fn compile(
+        &self,
+        jobs: u32,
+        variables: &[&str],
+        targets: &[&str],
+        progress: &dyn Progress,
+    ) -> Result<()> {
         let path = self.log();
         let log = File::create(&path).map_err(|error| Error::io("write the build's log", &path, error))?;
         let errors = log.try_clone().map_err(|error| Error::io("share the build's log", &path, error))?;
-        let mut make = self.make(jobs, &["bzImage"]);
+        let mut make = self.make(jobs, targets);
+        make.args(variables);
         let started = make.stdout(Stdio::piped()).stderr(errors).spawn();
         let mut make = started.map_err(|error| Error::io("start make", &self.source, error))?;
         let lines = make.stdout.take().map(BufReader::new);
@@ -166,7 +224,7 @@ impl Work<'_> {
             (true, _) => Err(Error::Invalid("stopped; the next build goes on from there".to_owned())),
             (_, true) => Ok(()),
             _ => Err(failed(
-                &format!("make bzImage ({})", path.display()),
+                &format!("make {} ({})", targets.join(" "), path.display()),
                 &fs::read_to_string(&path).unwrap_or_default(),
             )),
         }
@@ -178,7 +236,6 @@ impl Work<'_> {
 
     /// Keeps image, configuration and log; the objects go.
     fn keep(&self, home: &Path, kernel: &BuiltKernel) -> Result<()> {
-        source::made(home)?;
         let text = serde_json::to_vec_pretty(kernel).map_err(|why| Error::Invalid(why.to_string()))?;
         let keep = || -> std::io::Result<()> {
             fs::copy(self.dir.join("arch/x86/boot/bzImage"), &kernel.image)?;

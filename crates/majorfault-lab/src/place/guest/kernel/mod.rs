@@ -4,16 +4,19 @@
 //! log, and `kernel.json`). A build is named by the hash of what went into it, and is not repeated.
 
 mod build;
+mod each;
 mod recipe;
 mod source;
 mod stock;
 
 pub use build::{Progress, build};
+pub use each::each_patch;
 pub use recipe::Variant;
 pub use stock::{fetch, meant_by};
 
 use majorfault::{Error, Missing, Result};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -42,6 +45,30 @@ pub struct BuiltKernel {
     /// Modules that the first process loads, in order.
     #[serde(default)]
     pub modules: Vec<PathBuf>,
+    /// Those that a file system needs beside them, by name, each with what it depends on before it.
+    #[serde(default)]
+    pub more: BTreeMap<String, Vec<PathBuf>>,
+}
+
+impl BuiltKernel {
+    /// What the first process loads in a guest that needs these, too, in order.
+    pub fn loads(&self, needed: &[&str]) -> Vec<PathBuf> {
+        let more = needed.iter().filter_map(|name| self.more.get(*name)).flatten();
+        let mut all: Vec<PathBuf> = Vec::new();
+        for module in self.modules.iter().chain(more) {
+            if !all.contains(module) {
+                all.push(module.clone());
+            }
+        }
+        all
+    }
+}
+
+impl BuiltKernel {
+    /// The series' own test, built with the kernel; `None` for kernels without the series.
+    pub fn selftest(&self) -> Option<PathBuf> {
+        Some(self.image.with_file_name("madv_strided")).filter(|path| path.is_file())
+    }
 }
 
 /// The directory that everything lies below: a disk's, because a source takes gigabytes.
@@ -135,6 +162,7 @@ fn at_path(path: &Path) -> Result<BuiltKernel> {
         built_unix_s: 0,
         build_seconds: 0,
         modules: Vec::new(),
+        more: BTreeMap::new(),
     })
 }
 
@@ -158,6 +186,7 @@ mod tests {
                 built_unix_s: *built_unix_s,
                 build_seconds: 300,
                 modules: Vec::new(),
+                more: BTreeMap::new(),
             };
             fs::write(dir.join(DESCRIPTION), serde_json::to_vec(&kernel).unwrap()).unwrap();
         }
@@ -208,6 +237,20 @@ mod tests {
             std::os::unix::fs::chown(root.path(), Some(65534), None).unwrap();
             assert!(refused(root.path()), "somebody else's");
         }
+    }
+
+    #[test]
+    fn a_module_that_two_file_systems_need_is_loaded_once_and_after_what_it_depends_on() {
+        let [base, below, over] = ["virtio", "crc", "btrfs"].map(PathBuf::from);
+        let root = with(&[("a", "stock", 1)]);
+        let more = BTreeMap::from([
+            ("crc".to_owned(), vec![base.clone(), below.clone()]),
+            ("btrfs".to_owned(), vec![below.clone(), over.clone()]),
+        ]);
+        let kernel = BuiltKernel { modules: vec![base.clone()], more, ..named_in(root.path(), "a").unwrap() };
+
+        assert_eq!(kernel.loads(&["crc", "btrfs", "part_of_the_image"]), [base.clone(), below, over]);
+        assert_eq!(kernel.loads(&[]), [base]);
     }
 
     #[test]

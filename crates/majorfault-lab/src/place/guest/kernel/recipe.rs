@@ -22,33 +22,48 @@ pub const SERIES: &[(&str, &str)] = &[
     patch!("0006-selftests-mm.patch"),
 ];
 
-/// The option that the patches bring.
-const STRIDED_OPTION: &str = "CONFIG_STRIDED_READAHEAD=y\n";
+/// Options on top of [`FRAGMENT`] for a kernel that checks itself.
+pub const CHECKING: &str = include_str!("../../../../../../kernel/config/debug.config");
 
-/// Which patches a kernel has.
+/// Patches on top of the series that ask a question and are not part of it.
+pub const AUTOMATIC: &[(&str, &str)] =
+    &[("automatic.patch", include_str!("../../../../../../kernel/experiments/automatic.patch"))];
+
+/// The option that the patches bring.
+pub const STRIDED_OPTION: &str = "CONFIG_STRIDED_READAHEAD=y\n";
+
+/// Which patches and options a kernel has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// None: Debian's source as it is
+    /// No patches: Debian's source as it is
     Plain,
     /// The series: read-ahead for strided mappings (MADV_STRIDED)
     Strided,
+    /// The series in a kernel that checks itself: KASAN, lockdep, assertions
+    StridedDebug,
+    /// An experiment on top of the series: strides are learned without the advice, too
+    StridedAuto,
 }
 
 impl Variant {
     /// Each of them.
-    pub const ALL: &'static [Variant] = &[Variant::Plain, Variant::Strided];
+    pub const ALL: &'static [Variant] =
+        &[Variant::Plain, Variant::Strided, Variant::StridedDebug, Variant::StridedAuto];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Variant::Plain => "plain",
             Variant::Strided => "strided",
+            Variant::StridedDebug => "strided-debug",
+            Variant::StridedAuto => "strided-auto",
         }
     }
 
     /// The variant of this name; what there is, where it is none.
     pub fn read(name: &str) -> std::result::Result<Variant, String> {
-        Variant::named(name).ok_or_else(|| format!("\"{name}\" is none; legal are plain, strided"))
+        let names: Vec<&str> = Variant::ALL.iter().map(|variant| variant.name()).collect();
+        Variant::named(name).ok_or_else(|| format!("\"{name}\" is none; legal are {}", names.join(", ")))
     }
 
     /// The variant of this name.
@@ -76,6 +91,8 @@ impl Recipe {
         let (config, patches) = match variant {
             Variant::Plain => (FRAGMENT.to_owned(), Vec::new()),
             Variant::Strided => (format!("{FRAGMENT}{STRIDED_OPTION}"), SERIES.to_vec()),
+            Variant::StridedDebug => (format!("{FRAGMENT}{STRIDED_OPTION}{CHECKING}"), SERIES.to_vec()),
+            Variant::StridedAuto => (format!("{FRAGMENT}{STRIDED_OPTION}"), [SERIES, AUTOMATIC].concat()),
         };
         let patches = patches.into_iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect();
         Recipe { version: version.to_owned(), variant, config, patches }
@@ -181,7 +198,7 @@ mod tests {
 
     #[test]
     fn the_fragment_has_every_line_in_a_form_that_is_checked() {
-        for line in FRAGMENT.lines().filter(|line| !line.is_empty()) {
+        for line in FRAGMENT.lines().chain(CHECKING.lines()).filter(|line| !line.is_empty()) {
             let is_option = line.starts_with("CONFIG_") && line.contains('=');
             let is_off = line.starts_with("# CONFIG_") && line.ends_with(" is not set");
             let is_comment = line.starts_with("# ") && !line.starts_with("# CONFIG_");

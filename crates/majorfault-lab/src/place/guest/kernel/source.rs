@@ -61,30 +61,33 @@ pub fn fetch(package: &str, version: &str, root: &Path) -> Result<KernelSource> 
     Ok(KernelSource { version: version.to_owned(), dir })
 }
 
-/// A directory with the source as the recipe has it: the source itself where there are no patches.
+/// A directory with the source as the recipe has it, of the recipe's own.
 ///
 /// Errors: Invalid, naming patch, file and hunk that does not apply; Missing, Io.
 pub fn patched(source: &KernelSource, recipe: &Recipe, root: &Path) -> Result<PathBuf> {
-    if recipe.patches.is_empty() {
-        return Ok(source.dir.clone());
-    }
     let dir = root.join("sources").join(recipe.name());
     if dir.join("Makefile").is_file() {
         return Ok(dir);
     }
     let work = root.join("sources").join(format!("patching-{}", std::process::id()));
     let _clean = Removed(work.clone());
-    // Links instead of copies: patch(1) writes a new file and renames it.
-    done("cp", "coreutils", Command::new("cp").arg("-al").arg(&source.dir).arg(&work))?;
+    copied(source, &work)?;
     recipe.patches.iter().try_for_each(|(name, text)| apply(name, text, &work))?;
     fs::rename(&work, &dir).map_err(|error| Error::io("keep the patched source", &dir, error))?;
     Ok(dir)
 }
 
+/// Makes `to` a copy of the source: by links, because patch(1) writes a new file and renames it.
+///
+/// Errors: Invalid (cp's own words).
+pub fn copied(source: &KernelSource, to: &Path) -> Result<()> {
+    done("cp", "coreutils", Command::new("cp").arg("-al").arg(&source.dir).arg(to))
+}
+
 /// Applies one patch.
 ///
 /// Errors: Invalid, with each file and hunk that does not apply; Missing where patch(1) is not here.
-fn apply(name: &str, text: &str, dir: &Path) -> Result<()> {
+pub fn apply(name: &str, text: &str, dir: &Path) -> Result<()> {
     let mut child = Command::new("patch")
         .args(["-p1", "--forward", "--fuzz=0", "--no-backup-if-mismatch", "--reject-file=-"])
         .current_dir(dir)

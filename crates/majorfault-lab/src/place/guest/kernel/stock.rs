@@ -1,5 +1,6 @@
 //! Kernels as Debian builds them: the package's image, and the few modules that a guest needs.
 
+use crate::place::guest::filesystem::FileSystem;
 use crate::place::guest::kernel::source::{Removed, candidate, done, download, made, only, said};
 use crate::place::guest::kernel::{BuiltKernel, DESCRIPTION, root, trusted};
 use majorfault::{Error, Missing, Result};
@@ -10,7 +11,9 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a guest's disks and file systems need where it is not part of the image.
-const WANTED: &[&str] = &["virtio_blk", "virtio_console", "virtio_pci", "ext4", "xfs", "virtio_pmem", "nd_pmem"];
+/// crc32c comes first: nothing names it, and ext4 does not begin without it.
+const WANTED: &[&str] =
+    &["crc32c_generic", "virtio_blk", "virtio_console", "virtio_pci", "ext4", "xfs", "virtio_pmem", "nd_pmem"];
 
 /// Fetches a package with a kernel image and keeps it as a kernel for guests, unless it is there.
 ///
@@ -25,20 +28,28 @@ pub fn fetch(package: &str) -> Result<BuiltKernel> {
     let source = format!("{package} {version}");
     let there =
         fs::read(home.join(DESCRIPTION)).ok().and_then(|text| serde_json::from_slice::<BuiltKernel>(&text).ok());
-    if let Some(kernel) = there.filter(|kernel| kernel.source == source) {
+    let is_whole = |kernel: &BuiltKernel| of_file_systems().all(|name| kernel.more.contains_key(name));
+    if let Some(kernel) = there.filter(|kernel| kernel.source == source && is_whole(kernel)) {
         return Ok(kernel);
     }
     let work = root.join(format!("fetching-{}", std::process::id()));
     let _clean = Removed(work.clone());
     made(&work)?;
     download(package, &version, &work)?;
-    let image = only(&work.join("boot"), "", "vmlinuz")?;
+    // Since 2026 image and modules have packages of their own.
+    for part in parts(package)? {
+        download(&part, &candidate(&part)?, &work)?;
+    }
+    let image = image(&work)?;
     made(&home.join("modules"))?;
-    let modules = modules(&work.join("lib/modules"), &home.join("modules"))?;
+    let (from, into) = (modules_dir(&work), home.join("modules"));
+    let modules = modules(&from, &into, WANTED)?;
+    let more = of_file_systems().map(|name| Ok((name.to_owned(), self::modules(&from, &into, &[name])?)));
+    let more = more.collect::<Result<_>>()?;
     let built_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let kept = home.join("bzImage");
-    let kernel =
-        BuiltKernel { name, variant: "stock".to_owned(), source, image: kept, built_unix_s, build_seconds: 0, modules };
+    let variant = "stock".to_owned();
+    let kernel = BuiltKernel { name, variant, source, image: kept, built_unix_s, build_seconds: 0, modules, more };
     let text = serde_json::to_vec_pretty(&kernel).map_err(|why| Error::Invalid(why.to_string()))?;
     let keep = || fs::copy(&image, &kernel.image).and_then(|_| fs::write(home.join(DESCRIPTION), text));
     keep().map_err(|error| Error::io("keep the kernel", &home, error))?;
@@ -59,10 +70,39 @@ pub fn meant_by(package: &str) -> Result<String> {
     })
 }
 
+/// The packages that hold what a package with an image no longer holds itself.
+fn parts(package: &str) -> Result<Vec<String>> {
+    let out = said("apt-cache", "apt", Command::new("apt-cache").args(["depends", package]))?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let named = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
+    let is_part = |name: &&str| ["linux-binary-", "linux-modules-"].iter().any(|begin| name.starts_with(begin));
+    Ok(named.filter(is_part).map(str::to_owned).collect())
+}
+
+/// Where modules lie in what was unpacked.
+fn modules_dir(work: &Path) -> PathBuf {
+    let old = work.join("lib/modules");
+    if old.is_dir() { old } else { work.join("usr/lib/modules") }
+}
+
+/// The image in what was unpacked: in /boot, or since 2026 beside its modules.
+fn image(work: &Path) -> Result<PathBuf> {
+    let boot = work.join("boot");
+    match boot.is_dir() {
+        true => only(&boot, "", "vmlinuz"),
+        false => only(&only(&modules_dir(work), "", "")?, "", "vmlinuz"),
+    }
+}
+
+/// What some file system needs of a kernel.
+fn of_file_systems() -> impl Iterator<Item = &'static str> {
+    FileSystem::ALL.iter().flat_map(|kind| kind.making().modules.iter().copied())
+}
+
 /// Unpacks those wanted, each after what it depends on, into `into`; in the order in which they are loaded.
-fn modules(from: &Path, into: &Path) -> Result<Vec<PathBuf>> {
+fn modules(from: &Path, into: &Path, wanted: &[&str]) -> Result<Vec<PathBuf>> {
     let mut unpacking = Unpacking { files: files(from), into, seen: BTreeSet::new(), order: Vec::new() };
-    WANTED.iter().try_for_each(|name| unpacking.with_those_below(name))?;
+    wanted.iter().try_for_each(|name| unpacking.with_those_below(name))?;
     Ok(unpacking.order)
 }
 
@@ -111,10 +151,11 @@ fn unpack(file: &Path, into: &Path) -> Result<PathBuf> {
     let name = file.file_name().unwrap_or_default();
     let copy = into.join(name);
     fs::copy(file, &copy).map_err(|error| Error::io("keep a module", &copy, error))?;
-    if copy.extension().is_none_or(|extension| extension != "xz") {
-        return Ok(copy);
+    match copy.extension().and_then(|extension| extension.to_str()) {
+        Some("xz") => done("xz", "xz-utils", Command::new("xz").args(["-d", "-f"]).arg(&copy))?,
+        Some("zst") => done("zstd", "zstd", Command::new("zstd").args(["-d", "-f", "-q", "--rm"]).arg(&copy))?,
+        _ => return Ok(copy),
     }
-    done("xz", "xz-utils", Command::new("xz").args(["-d", "-f"]).arg(&copy))?;
     Ok(copy.with_extension(""))
 }
 
@@ -131,6 +172,20 @@ fn depends(module: &[u8]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn an_image_is_found_in_old_and_new_packages() {
+        let image_of = |path: &str| {
+            let work = tempfile::tempdir().unwrap();
+            let file = work.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            image(work.path()).unwrap() == file
+        };
+
+        assert!(image_of("boot/vmlinuz-6.12.1-amd64"));
+        assert!(image_of("usr/lib/modules/7.2.13-amd64/vmlinuz"));
+    }
+
     /// A tree of modules: name and what it depends on.
     fn tree(modules: &[(&str, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
@@ -144,7 +199,7 @@ mod tests {
 
     fn loaded(modules_of: &[(&str, &str)]) -> Vec<String> {
         let (from, into) = (tree(modules_of), tempfile::tempdir().unwrap());
-        let order = modules(from.path(), into.path()).unwrap();
+        let order = modules(from.path(), into.path(), WANTED).unwrap();
         order.iter().map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
     }
 
