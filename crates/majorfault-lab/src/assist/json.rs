@@ -36,6 +36,7 @@ fn file(file: &AssistedFile) -> Value {
         "trials": file.tally.trials,
         "stopped": file.tally.stopped,
         "refused": file.refused,
+        "near_rows_unread": file.near_rows.as_ref().map(ToString::to_string),
     })
 }
 
@@ -47,7 +48,8 @@ mod tests {
 
     #[test]
     fn pages_are_reported_in_bytes_and_times_in_nanoseconds() {
-        let tally = ReadCounts { asked: 3, used: 2, trials: 4, stopped: 5, stride: Some(8192), learned: true };
+        let tally =
+            ReadCounts { asked: 3, used: 2, trials: 4, stopped: 5, stride: Some(8192), learned: true, untold: 0 };
         let file = AssistedFile { path: "/x".to_owned(), tally, ..AssistedFile::default() };
         let outcome = Assisted {
             length: Duration::from_millis(2),

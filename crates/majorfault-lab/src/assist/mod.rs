@@ -21,6 +21,7 @@ use call_quota::CallQuota;
 use majorfault::files::{Layout, Target};
 use majorfault::observe::places::{FileId, Places};
 use majorfault::prefetch::{self, Follower};
+use majorfault::sys::cache;
 use majorfault::trace::Trace;
 use majorfault::{Error, Given, Missing, Result};
 use reader::{FileReader, Reach};
@@ -127,6 +128,8 @@ pub struct AssistedFile {
     pub proved: Option<u64>,
     /// Why the program could not be helped with this file.
     pub refused: Option<String>,
+    /// Why rows near each other were left alone in it.
+    pub near_rows: Option<Missing>,
 }
 
 /// Helps the target's processes, until it ends, the time is over or `stop` is raised.
@@ -397,16 +400,30 @@ impl Help {
             tally.trials += of.trials;
             tally.stopped += of.stopped;
             tally.learned |= of.learned;
+            tally.untold += of.untold;
             let most = most.entry(*id).or_default();
             if of.asked >= *most {
                 *most = of.asked;
                 tally.stride = of.stride;
             }
         }
+        for file in self.files.values_mut().filter(|file| file.outcome.tally.untold > 0) {
+            file.outcome.near_rows = file.base.as_ref().and_then(|(target, ..)| near_rows(target));
+        }
         let mut files: Vec<AssistedFile> = self.files.drain().map(|(_, file)| file.outcome).collect();
         files.sort_by_key(|file| std::cmp::Reverse((file.tally.asked, file.faults + file.reads)));
         files
     }
+}
+
+/// Why nothing is read ahead where rows are near each other: only who sees what the page cache holds can tell them from a scan.
+fn near_rows(target: &Target) -> Option<Missing> {
+    let (reason, remedy) = match cache::cachestat(&target.files()[0].file, 0, PAGE) {
+        Ok(_) => return None,
+        Err(majorfault::Error::Missing(missing)) => (missing.reason, missing.remedy),
+        Err(error) => (error.to_string(), "run assist as the file's owner, or as root".to_owned()),
+    };
+    Some(Missing::new("telling rows of up to 64 KiB from a scan", reason, remedy))
 }
 
 fn own_time() -> Duration {
@@ -494,13 +511,20 @@ mod tests {
     fn a_file_is_reported_with_the_sums_of_its_threads_and_the_stride_of_the_one_that_read_most() {
         let (mut help, _file) = helping(3, None);
         for (thread, asked, stride) in [(0, 10, 4096), (1, 30, 8192), (2, 20, 16384)] {
-            help.readers.get_mut(&(thread, FILE)).unwrap().tally =
-                ReadCounts { asked, used: 1, trials: 2, stopped: 3, stride: Some(stride), learned: thread == 0 };
+            help.readers.get_mut(&(thread, FILE)).unwrap().tally = ReadCounts {
+                asked,
+                used: 1,
+                trials: 2,
+                stopped: 3,
+                stride: Some(stride),
+                learned: thread == 0,
+                untold: 0,
+            };
         }
 
         let files = help.by_file();
 
-        let ReadCounts { asked, used, trials, stopped, stride, learned } = files[0].tally;
+        let ReadCounts { asked, used, trials, stopped, stride, learned, .. } = files[0].tally;
         assert_eq!((asked, used, trials, stopped, stride, learned), (60, 3, 6, 9, Some(8192), true));
     }
 

@@ -119,6 +119,8 @@ pub struct ReadCounts {
     pub stride: Option<u64>,
     /// Whether the learning policy read something ahead.
     pub learned: bool,
+    /// Rows near each other that were left alone, because what the page cache holds is not told here: they may be a scan.
+    pub untold: u64,
 }
 
 enum Mode {
@@ -288,6 +290,7 @@ impl FileReader {
         let at_folios = stride.is_multiple_of(HUGE_FOLIO) && address % NEIGHBOURS < PAGE;
         let may_be_scan = known.is_none() && (stride <= NEIGHBOURS || at_folios);
         if may_be_scan && (faults < SCAN_FAULTS || !self.is_told) {
+            self.tally.untold += u64::from(faults >= SCAN_FAULTS);
             return Ok(false);
         }
         let Some(uncached) = self.end_of_cached(page, stride) else {
@@ -650,8 +653,10 @@ mod tests {
     #[test]
     fn where_the_cache_cannot_be_seen_nothing_is_tried_and_wide_strides_are_followed() {
         let mut world = World::new(8 * MIB, None);
-        world.rows(NARROW, 0..1000);
-        assert!(world.is_watching() && world.reader.tally.trials == 0);
+        world.rows(NARROW, 0..64);
+        assert_eq!(world.reader.tally.untold, 0, "too few to be tried anywhere");
+        world.rows(NARROW, 64..1000);
+        assert!(world.is_watching() && world.reader.tally.trials == 0 && world.reader.tally.untold > 0);
 
         let mut world = World::new(8 * MIB, None);
         world.rows(WIDE, 0..9);

@@ -52,10 +52,13 @@ pub fn print(outcome: &Assisted, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn line(file: &AssistedFile) -> String {
-    let AssistedFile { path, faults, reads, waits, waited_ns, threads, tally, refused, .. } = file;
+    let AssistedFile { path, faults, reads, waits, waited_ns, threads, tally, refused, near_rows, .. } = file;
     let bytes = |pages: u64| Bytes(pages * PAGE).rounded();
     let what = match (tally.stride, tally.asked, refused) {
         (_, _, Some(why)) => format!("not helped: {why}"),
+        (_, 0, _) if near_rows.is_some() => {
+            format!("nothing read ahead: {}", near_rows.as_ref().map_or_else(String::new, ToString::to_string))
+        }
         (_, 0, _) => "nothing read ahead: no order, or one that the kernel reads ahead by itself".to_owned(),
         (Some(stride), ..) => format!("stride {}", Bytes(stride).rounded()),
         _ if tally.learned => "order learned or from the trace".to_owned(),
@@ -124,6 +127,18 @@ mod tests {
 
         assert!(!refused(NOT_TRACED).contains("/x"));
         assert!(refused("gone").contains("/x: not helped: gone; 9 faults of 2 threads; waited 50 times, 5ms"));
+    }
+
+    #[test]
+    fn why_near_rows_were_left_alone_is_said() {
+        let near_rows = Some(majorfault::Missing::new("telling rows", "no cachestat(2)", "use Linux 6.5"));
+        let left = AssistedFile { near_rows, ..file(20, ReadCounts::default()) };
+
+        let told =
+            "/x: nothing read ahead: telling rows is not available here: no cachestat(2); use Linux 6.5; 9 faults";
+        assert!(line(&left).starts_with(told), "{}", line(&left));
+        let helped = AssistedFile { tally: ReadCounts { asked: 1, ..ReadCounts::default() }, ..left };
+        assert!(!line(&helped).contains("cachestat"));
     }
 
     #[test]

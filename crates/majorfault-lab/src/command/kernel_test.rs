@@ -226,7 +226,11 @@ fn tap(lines: &[String], code: Option<u8>, complaint: Option<String>) -> Judged 
             "{passed} of {} pass, exit code {}; {}",
             plan.map_or_else(|| "unknown".to_owned(), |plan| plan.to_string()),
             code.map_or_else(|| "none".to_owned(), |code| code.to_string()),
-            if wrong.is_empty() { lines.last().map_or("it said nothing", String::as_str).to_owned() } else { wrong.join("; ") },
+            if wrong.is_empty() {
+                lines.last().map_or("it said nothing", String::as_str).to_owned()
+            } else {
+                wrong.join("; ")
+            },
         )),
     }
 }

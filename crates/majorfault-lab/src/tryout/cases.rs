@@ -66,6 +66,11 @@ const fn part(check: &'static str, says: &'static str) -> Loss {
     Loss { check, says, is_partial: true }
 }
 
+// Sentences that tell a loss.
+const ONLY_FAULTS: &str = "only page faults are recorded";
+const NEAR_ROWS: &str = "telling rows of up to 64 KiB from a scan is not available here";
+const NO_LIMIT: &str = "a memory limit is not available here";
+
 /// What most cases have.
 const USUAL: Case = Case {
     name: "",
@@ -108,7 +113,12 @@ pub const CASES: &[Case] = &[
         name: "old-kernel",
         says: "a kernel before cachestat, the query of mappings and the scan of page tables",
         kernel: OLD,
-        loses: &[part("probe", "cachestat"), part("trace-calls", "only page faults are recorded")],
+        loses: &[
+            part("probe", "cachestat"),
+            part("trace", ONLY_FAULTS),
+            all("trace-calls", ONLY_FAULTS),
+            all("assist", NEAR_ROWS),
+        ],
         ..USUAL
     },
     Case {
@@ -116,6 +126,13 @@ pub const CASES: &[Case] = &[
         says: "a user without rights; perf_event_paranoid 2",
         user: 1000,
         sysctls: &[("kernel/perf_event_paranoid", "2")],
+        loses: &[
+            all("limit", NO_LIMIT),
+            all("run", NO_LIMIT),
+            part("trace", ONLY_FAULTS),
+            all("trace-calls", ONLY_FAULTS),
+            all("assist", NEAR_ROWS),
+        ],
         ..USUAL
     },
     Case {

@@ -327,19 +327,27 @@ fn assist(said: &Said) -> Came {
     let is_ours = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with("/tried-data"));
     let file = document["files"].as_array().into_iter().flatten().find(is_ours);
     let [ahead, used] = ["/read_ahead_bytes", "/used_bytes"].map(|at| file.map_or(0, |file| number(file, at) >> 10));
-    watched(said, format!("{ahead} KiB read ahead, {used} KiB used"), ahead > 0)
+    let near = file.and_then(|file| file["near_rows_unread"].as_str()).and_then(told);
+    match near {
+        Some((said, remedy)) if ahead == 0 => Came::Lost { said, remedy },
+        _ => watched(said, format!("{ahead} KiB read ahead, {used} KiB used"), ahead > 0),
+    }
 }
 
 fn reproduce(said: &Said) -> Came {
     let document = match document(said, &said.out) {
-        Ok(document) if matches!(said.code, Some(0 | 4)) => document,
+        Ok(document) if matches!(said.code, Some(0 | 3 | 4)) => document,
         Ok(_) => return not_well(said),
         Err(came) => return came,
     };
-    let verdict = document["claims"][0]["verdict"].as_str().unwrap_or_default().to_owned();
-    match verdict.as_str() {
-        "" => Came::Broken("no verdict came back".to_owned()),
-        _ => works(format!("{} runs: {verdict}", said.records.len())),
+    let text = |name: &str| document["claims"][0][name].as_str().unwrap_or_default().to_owned();
+    match (said.code, text("verdict"), text("reason")) {
+        (_, verdict, _) if verdict.is_empty() => Came::Broken("no verdict came back".to_owned()),
+        // What cannot be told here must be told with why.
+        (Some(3), verdict, reason) if reason.is_empty() => Came::Broken(format!("{verdict}, and not why")),
+        (_, verdict, _) if said.records.is_empty() => Came::Broken(format!("{verdict}, without a run")),
+        (_, verdict, reason) if reason.is_empty() => works(format!("{} runs: {verdict}", said.records.len())),
+        (_, verdict, reason) => works(format!("{} runs: {verdict}: {reason}", said.records.len())),
     }
 }
 
@@ -482,6 +490,44 @@ mod tests {
         assert!(matches!(came("trace", said(lacks)), Came::Lost { .. }));
         assert!(matches!(came("trace", said("")), Came::Broken(_)));
         assert!(matches!(came("trace", said(of_a_document)), Came::Broken(_)));
+    }
+
+    #[test]
+    fn rows_that_assist_leaves_alone_must_be_told_with_a_remedy() {
+        let said = |near: &str| Said {
+            code: Some(0),
+            err: format!(
+                "{{\n\"files\": [{{\"path\": \"/var/tmp/tried-data\", \"read_ahead_bytes\": 0, \"used_bytes\": 0, \"near_rows_unread\": {near}}}]}}"
+            ),
+            ..Said::default()
+        };
+
+        assert!(matches!(
+            came("assist", said(r#""rows is not available here: old; use Linux 6.5""#)),
+            Came::Lost { .. }
+        ));
+        assert!(matches!(came("assist", said(r#""rows is not available here: old""#)), Came::Broken(_)));
+        assert!(matches!(came("assist", said("null")), Came::Broken(_)));
+    }
+
+    #[test]
+    fn a_claim_that_cannot_be_told_says_why() {
+        let said = |code, verdict: &str, reason: &str| Said {
+            code: Some(code),
+            out: format!("{{\n\"claims\": [{{\"verdict\": \"{verdict}\", \"reason\": \"{reason}\"}}]}}"),
+            records: vec![record(Answer::Checked, Outcome::Done)],
+            ..Said::default()
+        };
+        let found = |said| match came("reproduce", said) {
+            Came::Works { found, .. } => found,
+            other => format!("{other:?}"),
+        };
+
+        assert_eq!(found(said(0, "holds", "")), "1 runs: holds");
+        assert_eq!(found(said(3, "not told", "emulated")), "1 runs: not told: emulated");
+        assert!(matches!(came("reproduce", said(3, "not told", "")), Came::Broken(_)));
+        assert!(matches!(came("reproduce", said(1, "holds", "")), Came::Broken(_)));
+        assert!(matches!(came("reproduce", Said { records: vec![], ..said(0, "holds", "") }), Came::Broken(_)));
     }
 
     #[test]

@@ -155,16 +155,13 @@ fn what_sync_promised_while_threads_changed_and_held_pages_is_there_after_any_cr
         let mut draws = Draws(seed);
         for _ in 0..2000 {
             let (number, other) = (draws.below(PAGES), draws.below(PAGES));
-            // Meanwhile another page is held, if it is in memory; dirty ones as well.
-            let held = if other == number { None } else { pool.try_pin(other as u64).ok() };
+            // Meanwhile another page is held, if it is in memory; dirty ones as well. Always one before it: of threads that hold pages and wait
+            // for each other's one would wait for a page before its own.
+            let _held = if other < number { pool.try_pin(other as u64).ok() } else { None };
             let add = |bytes: &mut [u8]| {
                 let (words, _) = bytes.as_chunks_mut::<8>();
                 words.iter_mut().for_each(|word| *word = (u64::from_le_bytes(*word) + 1).to_le_bytes());
             };
-            // A thread that waits for a page releases its own, or two could wait for each other.
-            if pool.try_pin(number as u64).is_err() {
-                drop(held);
-            }
             handle.change(number as u64, add).unwrap();
             changed[number].fetch_add(1, Ordering::SeqCst);
         }

@@ -129,9 +129,11 @@ pub fn lock(word: &impl Word) -> Result<Locked, Refused> {
 pub fn lock_evicted(word: &impl Word) -> Result<(), Refused> {
     // Untouched memory is written at once. Read first, the kernel would show its page of zeros there, and the write after it would be a second fault,
     // with an interrupt of every processor that runs the program.
-    if lock_from(word, NEW).is_ok() {
-        return Ok(());
-    }
+    if lock_from(word, NEW).is_ok() { Ok(()) } else { lock_evicted_again(word) }
+}
+
+/// The same of a page that was in memory before.
+fn lock_evicted_again(word: &impl Word) -> Result<(), Refused> {
     let found = word.load(Ordering::Relaxed);
     if found & STATE == EVICTED { lock_from(word, found).map(drop) } else { Err(Refused::Busy) }
 }
@@ -144,7 +146,7 @@ pub fn enter(word: &impl Word) -> Result<Became, Refused> {
     }
     match share(word) {
         Ok(()) => Ok(Became::Reader),
-        Err(Refused::Evicted) => lock_evicted(word).map(|()| Became::Filler),
+        Err(Refused::Evicted) => lock_evicted_again(word).map(|()| Became::Filler),
         Err(Refused::Busy) => Err(Refused::Busy),
     }
 }

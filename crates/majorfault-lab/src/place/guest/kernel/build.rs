@@ -130,12 +130,8 @@ pub(super) struct Work<'a> {
 impl Work<'_> {
     /// A build of the source in this directory.
     pub(super) fn new<'a>(root: &Path, source: PathBuf, stop: &'a AtomicBool) -> Result<Work<'a>> {
-        let work = Work {
-            dir: source.join(OBJECTS),
-            source,
-            cache: is_here("ccache").then(|| root.join("ccache")),
-            stop,
-        };
+        let work =
+            Work { dir: source.join(OBJECTS), source, cache: is_here("ccache").then(|| root.join("ccache")), stop };
         source::made(&work.dir)?;
         Ok(work)
     }

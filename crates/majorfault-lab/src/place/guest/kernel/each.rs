@@ -65,7 +65,9 @@ fn looked_at(name: &str, text: &str, dir: &Path) -> std::result::Result<(), Stri
     let out = source::said("perl", "perl", &mut checkpatch).map_err(|error| error.to_string())?;
     match out.status.success() {
         true => Ok(()),
-        false => Err(format!("checkpatch --strict: {}", String::from_utf8_lossy(&out.stdout).trim().replace('\n', "; "))),
+        false => {
+            Err(format!("checkpatch --strict: {}", String::from_utf8_lossy(&out.stdout).trim().replace('\n', "; ")))
+        }
     }
 }
 
