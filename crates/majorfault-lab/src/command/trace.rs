@@ -96,7 +96,10 @@ fn losses(recorded: &Recorded) -> Vec<String> {
         (*left > 0, format!("{left} processes that the program started run on, and are no longer recorded")),
         (
             *unnamed > 0,
-            format!("{unnamed} read calls are left out: their files were closed before they could be named"),
+            format!(
+                "{unnamed} read calls are left out: their files were closed before they could be named, or lie on a layered file system \
+                 whose layers are on several"
+            ),
         ),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, loss)| loss).chain(reads).collect()

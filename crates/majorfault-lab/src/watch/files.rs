@@ -135,11 +135,19 @@ pub fn open_descriptor(pid: u32, number: i32) -> Option<(String, FileId, File)> 
 }
 
 /// The regular file that process `pid` has open and that is this one, with its path, if we may read it. It may be closed again by the time
-/// that somebody asks. Costs a stat(2) for each descriptor.
+/// that somebody asks. Costs a stat(2) for each descriptor, and where none is the file a statfs(2) for each with its inode's number.
 pub fn open_by_id(pid: u32, id: FileId) -> Option<(String, File)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-    let link =
-        entries.flatten().map(|entry| entry.path()).find(|link| fs::metadata(link).is_ok_and(|it| is(&it, id)))?;
+    let links: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    let with = |is_it: &dyn Fn(&fs::Metadata, &Path) -> bool| {
+        links.iter().find(|link| fs::metadata(link).is_ok_and(|it| is_it(&it, link)))
+    };
+    // The kernel reads the file in the layer below: overlayfs shows its inode's number, as long as all layers are on one file system, and a device
+    // of its own.
+    let shows = |it: &fs::Metadata, link: &Path| {
+        it.is_file() && it.ino() == id.inode && rustix::fs::statfs(link).is_ok_and(|on| on.f_type as u64 == OVERLAY)
+    };
+    let link = with(&|it, _| is(it, id)).or_else(|| with(&shows))?.clone();
     let path = fs::read_link(&link).ok()?.to_string_lossy().into_owned();
     regular(&link).map(|file| (path, file))
 }

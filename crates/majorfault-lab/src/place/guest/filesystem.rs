@@ -116,6 +116,7 @@ impl FileSystem {
                     Step::Directory("/var/lib/nfs/v4recovery".to_owned()),
                     Step::write("/var/lib/nfs/etab", ""),
                     Step::write("/var/lib/nfs/rmtab", ""),
+                    Step::Directory("/etc".to_owned()),
                     Step::write("/etc/exports", ""),
                     Step::words(&format!(
                         "{BROUGHT}/exportfs -i -o rw,fsid=0,no_root_squash,no_subtree_check,insecure,async 127.0.0.1:{BELOW}"
