@@ -148,8 +148,7 @@ fn each(package: &str, variant: Variant, jobs: u32, shown: &Shown) -> Result<Exi
 }
 
 fn fetch(package: Option<String>) -> Result<Exit> {
-    let package = package.map_or_else(|| kernel::meant_by("linux-image-cloud-amd64"), Ok)?;
-    println!("{}", line(&kernel::fetch(&package)?));
+    println!("{}", line(&kernel::fetch(package.as_deref().unwrap_or("linux-image-cloud-amd64"))?));
     Ok(Exit::Ok)
 }
 

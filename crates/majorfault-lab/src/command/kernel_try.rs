@@ -112,7 +112,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Case>> {
 /// The name of Debian's kernel of this kind: one that is here, or fetched now.
 fn stock(wanted: Stock) -> Result<String> {
     let here = kernel::list()?.into_iter().map(|kernel| kernel.name).find(|name| wanted.is_it(name));
-    here.map_or_else(|| kernel::fetch(&kernel::meant_by(wanted.package)?).map(|kernel| kernel.name), Ok)
+    here.map_or_else(|| kernel::fetch(wanted.package).map(|kernel| kernel.name), Ok)
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ const fn part(check: &'static str, says: &'static str) -> Loss {
 const ONLY_FAULTS: &str = "only page faults are recorded";
 const NEAR_ROWS: &str = "telling rows of up to 64 KiB from a scan is not available here";
 const NO_LIMIT: &str = "a memory limit is not available here";
+const NO_FAULTS: &str = "page faults one by one is not available here";
 
 /// What most cases have.
 const USUAL: Case = Case {
@@ -140,6 +141,14 @@ pub const CASES: &[Case] = &[
         says: "a user without rights; perf_event_paranoid 3, as Debian sets it",
         user: 1000,
         sysctls: &[("kernel/perf_event_paranoid", "3")],
+        loses: &[
+            all("limit", NO_LIMIT),
+            all("run", NO_LIMIT),
+            all("doctor", NO_FAULTS),
+            all("trace", NO_FAULTS),
+            all("trace-calls", NO_FAULTS),
+            all("assist", NO_FAULTS),
+        ],
         ..USUAL
     },
     Case {
@@ -153,7 +162,13 @@ pub const CASES: &[Case] = &[
         ],
         ..USUAL
     },
-    Case { name: "no-swap", says: "no swap", place: "cpus=2,memory=1g,disk=2g", ..USUAL },
+    Case {
+        name: "no-swap",
+        says: "no swap",
+        place: "cpus=2,memory=1g,disk=2g",
+        loses: &[all("run", "there is no swap")],
+        ..USUAL
+    },
     Case { name: "many-cpus", says: "8 processors", place: "cpus=8,memory=1g,disk=2g,swap=512m", ..USUAL },
     Case {
         name: "numa",

@@ -30,7 +30,7 @@ const fn level(name: &'static str, doc: &'static str) -> Counter {
 const SHARE: u64 = 100;
 
 /// What to do where there is no file.
-const NO_FILE: &str = "watch a process while it has a file mapped";
+pub(super) const NO_FILE: &str = "watch a process while it has a file mapped";
 
 struct Cache {
     files: Vec<File>,

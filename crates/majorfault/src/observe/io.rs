@@ -1,5 +1,6 @@
 //! Bytes between memory and devices: the process's own, and those of the devices under the files.
 
+use super::cache::NO_FILE;
 use super::{Counter, Kind, Missing, Reading, Scene, Scope, Source, Unit, live_of_process, unreadable};
 use crate::proc::diskstats::{self, DiskStat};
 use crate::proc::{self, Live};
@@ -79,6 +80,9 @@ fn open_process(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
 }
 
 fn open_device(scene: &Scene) -> Result<Box<dyn Reading>, Missing> {
+    if scene.files.is_empty() {
+        return Err(Missing::new("device traffic", "no file is observed", NO_FILE));
+    }
     let mut numbers: Vec<(u32, u32)> = scene.files.iter().filter_map(|file| device_of(file)).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -159,6 +163,14 @@ mod tests {
         let mut values = [None; 4];
         reading.read(&mut values);
         values[1].unwrap() >> 20
+    }
+
+    #[test]
+    fn traffic_of_no_file_is_not_that_of_a_file_without_a_device() {
+        let why = |files| open_device(&Scene { files, ..Scene::default() }).err().unwrap().reason;
+
+        assert!(why(vec![]).contains("no file is observed"));
+        assert!(why(vec!["/proc/self/io".into()]).contains("not on a block device"));
     }
 
     #[test]

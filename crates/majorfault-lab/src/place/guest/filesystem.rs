@@ -122,9 +122,12 @@ impl FileSystem {
                         "{BROUGHT}/exportfs -i -o rw,fsid=0,no_root_squash,no_subtree_check,insecure,async 127.0.0.1:{BELOW}"
                     )),
                     Step::words(&format!("{BROUGHT}/rpc.mountd --no-nfs-version 3 --no-udp")),
-                    Step::write("/proc/fs/nfsd/nfsv4gracetime", "1"),
+                    // Version 3 does not begin without rpcbind.
+                    Step::write("/proc/fs/nfsd/versions", "-3"),
                     Step::write("/proc/fs/nfsd/portlist", "tcp 2049"),
                     Step::write("/proc/fs/nfsd/threads", "2"),
+                    // Else the server lets nobody open a file for 90 s, in which clients of an earlier boot may claim theirs.
+                    Step::write("/proc/fs/nfsd/v4_end_grace", "Y"),
                     Step::Sleep(2),
                 ];
                 let options = "addr=127.0.0.1,clientaddr=127.0.0.1,vers=4.2,proto=tcp,port=2049,sec=sys,hard";

@@ -12,7 +12,7 @@ mod stock;
 pub use build::{Progress, build};
 pub use each::each_patch;
 pub use recipe::Variant;
-pub use stock::{fetch, meant_by};
+pub use stock::fetch;
 
 use majorfault::{Error, Missing, Result};
 use serde::{Deserialize, Serialize};

@@ -15,10 +15,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const WANTED: &[&str] =
     &["crc32c_generic", "virtio_blk", "virtio_console", "virtio_pci", "ext4", "xfs", "virtio_pmem", "nd_pmem"];
 
-/// Fetches a package with a kernel image and keeps it as a kernel for guests, unless it is there.
+/// Fetches a package with a kernel image, or the one that it stands for, and keeps it as a kernel for guests, unless it is there.
 ///
 /// Errors: Missing (apt, no such package, a tool), Invalid (it holds no image), Io.
 pub fn fetch(package: &str) -> Result<BuiltKernel> {
+    let package = &image_of(package, &depends_on(package)?)?;
     let root = root();
     made(&root)?;
     trusted(&root)?;
@@ -56,27 +57,34 @@ pub fn fetch(package: &str) -> Result<BuiltKernel> {
     Ok(kernel)
 }
 
-/// The package with an image that a package without content stands for.
+/// What a package depends on.
 ///
-/// Errors: Missing (apt, no such package).
-pub fn meant_by(package: &str) -> Result<String> {
+/// Errors: Missing (apt).
+fn depends_on(package: &str) -> Result<Vec<String>> {
     let out = said("apt-cache", "apt", Command::new("apt-cache").args(["depends", package]))?;
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    let meant = text.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
-    meant.map(|name| format!("linux-image-{name}")).ok_or_else(|| {
-        let remedy =
-            "apt-get update; apt-cache search ^linux-image lists what there is: majorfault kernel fetch PACKAGE";
-        Missing::new(package, "apt knows no such package", remedy).into()
-    })
+    Ok(text.lines().filter_map(|line| line.trim().strip_prefix("Depends: ")).map(str::to_owned).collect())
+}
+
+/// The package with an image that this one stands for, or itself, by what it depends on.
+///
+/// Errors: Missing (no such package).
+fn image_of(package: &str, depends: &[String]) -> Result<String> {
+    match depends.iter().find(|name| name.starts_with("linux-image-")) {
+        Some(meant) => Ok(meant.clone()),
+        None if depends.is_empty() => {
+            let remedy =
+                "apt-get update; apt-cache search ^linux-image lists what there is: majorfault kernel fetch PACKAGE";
+            Err(Missing::new(package, "apt knows no such package", remedy).into())
+        }
+        None => Ok(package.to_owned()),
+    }
 }
 
 /// The packages that hold what a package with an image no longer holds itself.
 fn parts(package: &str) -> Result<Vec<String>> {
-    let out = said("apt-cache", "apt", Command::new("apt-cache").args(["depends", package]))?;
-    let text = String::from_utf8_lossy(&out.stdout).into_owned();
-    let named = text.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
-    let is_part = |name: &&str| ["linux-binary-", "linux-modules-"].iter().any(|begin| name.starts_with(begin));
-    Ok(named.filter(is_part).map(str::to_owned).collect())
+    let is_part = |name: &String| ["linux-binary-", "linux-modules-"].iter().any(|begin| name.starts_with(begin));
+    Ok(depends_on(package)?.into_iter().filter(is_part).collect())
 }
 
 /// Where modules lie in what was unpacked.
@@ -171,6 +179,17 @@ fn depends(module: &[u8]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_without_content_stands_for_the_one_with_the_image() {
+        let of = |package: &str, depends: &[&str]| {
+            image_of(package, &depends.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+
+        assert_eq!(of("linux-image-amd64", &["linux-image-6.1.0-56-amd64"]).unwrap(), "linux-image-6.1.0-56-amd64");
+        assert_eq!(of("linux-image-6.1.0-56-amd64", &["kmod", "linux-base"]).unwrap(), "linux-image-6.1.0-56-amd64");
+        assert!(matches!(of("linux-image-none", &[]), Err(Error::Missing(_))));
+    }
 
     #[test]
     fn an_image_is_found_in_old_and_new_packages() {
