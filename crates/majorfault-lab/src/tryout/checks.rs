@@ -242,19 +242,24 @@ fn number(value: &Value, at: &str) -> u64 {
     value.pointer(at).and_then(Value::as_u64).unwrap_or(0)
 }
 
+/// The remark of a run that there is no swap, with what to do.
+fn no_swap(told: &Value) -> Option<Came> {
+    let text = |remark: &Value, name: &str| remark[name].as_str().unwrap_or_default().to_owned();
+    let remarks = told["remarks"].as_array()?;
+    let remark = remarks.iter().find(|remark| text(remark, "found").starts_with("there is no swap"))?;
+    let remedy = text(remark, "remedy");
+    (!remedy.is_empty()).then(|| Came::Lost { said: format!("{}; {remedy}", text(remark, "found")), remedy })
+}
+
 fn beyond(said: &Said) -> Came {
-    let no_swap = said.err.lines().find(|line| line.contains("there is no swap: ") && line.contains("--swap-file DIR"));
-    match (said.code, no_swap) {
+    let told = document(said, &said.err);
+    match (said.code, told.as_ref().ok().and_then(no_swap)) {
         (Some(0), _) => {}
         // The kernel killed it, as it was told beforehand.
-        (Some(137), Some(line)) => {
-            let said = line.trim_start_matches("majorfault: ").to_owned();
-            let remedy = said.split_once("; ").map_or("", |(_, remedy)| remedy).to_owned();
-            return Came::Lost { said, remedy };
-        }
+        (Some(137), Some(lost)) => return lost,
         _ => return not_well(said),
     }
-    let told = match document(said, &said.err) {
+    let told = match told {
         Ok(told) => told,
         Err(came) => return came,
     };
@@ -470,10 +475,13 @@ mod tests {
         assert!(matches!(came("run", said(sum + 1, 20)), Came::Broken(_)));
         assert!(matches!(came("run", said(sum, 1)), Came::Broken(_)));
 
-        let killed = |err: &str| came("run", Said { code: Some(137), err: err.to_owned(), ..Said::default() });
-        let told = "majorfault: there is no swap: a program will be killed; as root: --swap-file DIR makes one";
-        assert!(matches!(killed(told), Came::Lost { .. }));
-        assert!(matches!(killed("majorfault: there is no swap: a program will be killed"), Came::Broken(_)));
+        let killed = |remark: &str| {
+            let err = format!("{{\n\"remarks\": [{remark}]}}");
+            came("run", Said { code: Some(137), err, ..Said::default() })
+        };
+        assert!(matches!(killed(r#"{"found": "there is no swap: it dies", "remedy": "make it"}"#), Came::Lost { .. }));
+        assert!(matches!(killed(r#"{"found": "there is no swap: it dies", "remedy": ""}"#), Came::Broken(_)));
+        assert!(matches!(killed(""), Came::Broken(_)));
     }
 
     #[test]

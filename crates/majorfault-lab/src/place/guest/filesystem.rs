@@ -123,7 +123,7 @@ impl FileSystem {
                     )),
                     Step::words(&format!("{BROUGHT}/rpc.mountd --no-nfs-version 3 --no-udp")),
                     // Version 3 does not begin without rpcbind.
-                    Step::write("/proc/fs/nfsd/versions", "-3"),
+                    Step::write("/proc/fs/nfsd/versions", "-3\n"),
                     Step::write("/proc/fs/nfsd/portlist", "tcp 2049"),
                     Step::write("/proc/fs/nfsd/threads", "2"),
                     // Else the server lets nobody open a file for 90 s, in which clients of an earlier boot may claim theirs.
