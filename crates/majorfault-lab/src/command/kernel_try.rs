@@ -26,6 +26,9 @@ pub struct Args {
     /// names, fetched where it is not here]
     #[arg(long)]
     kernel: Option<String>,
+    /// Our program for cases with another processor, built for that one and linked statically
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Append the records to this file [default: one for each session below ~/.local/state/majorfault/runs]
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     records: Option<PathBuf>,
@@ -63,15 +66,16 @@ pub fn run(args: &Args) -> Result<Exit> {
     let mut kept = Outputs::new(args.force).records("--records", args.records.as_deref(), &session::name())?;
     let mut all = Vec::new();
     for case in chosen {
-        let kernel = args.kernel.clone().map_or_else(|| stock(case.kernel), Ok)?;
         let told = |tried: Tried| {
             println!("{}", line(&tried));
             kept.line(&tried)?;
             all.push(tried);
             Ok(())
         };
-        match tryout::tried(case, &kernel, &args.check, &stop, told) {
-            // A tool that makes one file system is no reason not to try the others.
+        let kernel = args.kernel.clone().map_or_else(|| stock(case.kernel), Ok);
+        match kernel.and_then(|kernel| tryout::tried(case, &kernel, args.program.as_deref(), &args.check, &stop, told))
+        {
+            // A kernel, or a tool that makes one file system, is no reason not to try the others.
             Err(error @ Error::Missing(_)) => eprintln!("majorfault: {}: not tried: {error}", case.name),
             ended => drop(ended?),
         }

@@ -1,5 +1,7 @@
 //! The cases: one declaration each.
 
+use crate::place::guest::Architecture;
+
 /// A kernel of Debian's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stock {
@@ -18,11 +20,14 @@ pub const NEW: Stock = Stock { begins: "6.12.", package: "linux-image-6.12-cloud
 /// The same with every file system and driver: the other images leave out what a machine for hire does not need.
 pub const FULL: Stock = Stock { begins: "6.12.", package: "linux-image-6.12-amd64" };
 
+/// The newest of Debian 12 for 64-bit ARM.
+pub const ARM: Stock = Stock { begins: "6.12.", package: "linux-image-6.12-cloud-arm64" };
+
 impl Stock {
     /// Whether a kernel of this name is one of them.
     pub fn is_it(&self, name: &str) -> bool {
-        let is_small = |text: &str| text.contains("-cloud-");
-        name.starts_with(self.begins) && name.ends_with("-stock") && is_small(name) == is_small(self.package)
+        let has_same = |part: &str| name.contains(part) == self.package.contains(part);
+        name.starts_with(self.begins) && name.ends_with("-stock") && has_same("-cloud-") && has_same("-arm64")
     }
 }
 
@@ -34,6 +39,8 @@ pub struct Case {
     pub says: &'static str,
     /// Its kernel.
     pub kernel: Stock,
+    /// Its processor: where it is not this machine's, our program must have been built for it.
+    pub architecture: Architecture,
     /// The place, but for the kernel.
     pub place: &'static str,
     /// Files below /proc/sys that are set, with what to.
@@ -77,6 +84,7 @@ const USUAL: Case = Case {
     name: "",
     says: "",
     kernel: NEW,
+    architecture: Architecture::X86_64,
     place: "cpus=2,memory=1g,disk=2g,swap=512m",
     sysctls: &[],
     user: 0,
@@ -169,6 +177,7 @@ pub const CASES: &[Case] = &[
         loses: &[all("run", "there is no swap")],
         ..USUAL
     },
+    Case { name: "arm64", says: "64-bit ARM", kernel: ARM, architecture: Architecture::Aarch64, ..USUAL },
     Case { name: "many-cpus", says: "8 processors", place: "cpus=8,memory=1g,disk=2g,swap=512m", ..USUAL },
     Case {
         name: "numa",
@@ -220,6 +229,8 @@ mod tests {
 
         assert!(NEW.is_it(small) && !NEW.is_it(full) && FULL.is_it(full) && !FULL.is_it(small) && !OLD.is_it(small));
         assert!(!NEW.is_it("6.12.117-1-plain-91b5f0c3a2d4e6f8"));
+        let arm = "6.12.117+deb12-cloud-arm64-stock";
+        assert!(ARM.is_it(arm) && !NEW.is_it(arm) && !ARM.is_it(small));
     }
 
     #[test]

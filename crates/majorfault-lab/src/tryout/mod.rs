@@ -12,7 +12,7 @@ pub mod page;
 pub use cases::{CASES, Case, Loss};
 pub use checks::{CHECKS, Check};
 
-use crate::place::guest::{self, FromGuest, Spec};
+use crate::place::guest::{self, Architecture, FromGuest, Spec};
 use crate::run;
 use majorfault::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -75,18 +75,22 @@ pub struct Tried {
     pub said: Vec<String>,
 }
 
-/// Tries the checks of a case in a guest with this kernel, each given to `told` as it ends. Gives whether it came to its end.
+/// Tries the checks of a case in a guest with this kernel, where its processor is another with our `program` for that one, each given to `told` as it ends. Gives whether it came to its end.
 ///
 /// Errors: those of [`guest::run`] before the guest ran its first check, and of `told`. A guest that breaks down later is told as a
 /// check.
 pub fn tried(
     case: &Case,
     kernel: &str,
+    program: Option<&Path>,
     only: &[String],
     stop: &AtomicBool,
     mut told: impl FnMut(Tried) -> Result<()>,
 ) -> Result<bool> {
-    let spec: Spec = format!("guest:kernel={kernel},{}", case.place).parse()?;
+    let mut spec: Spec = format!("guest:kernel={kernel},{}", case.place).parse()?;
+    if let Some(program) = program.filter(|_| case.architecture != Architecture::HOST) {
+        spec.program = program.to_string_lossy().into_owned();
+    }
     let mut left: Vec<String> = inside::chosen(case, only)?.iter().map(|check| check.name.to_owned()).collect();
     for boot in 1..=MOST_BOOTS {
         let before = left.len();

@@ -38,6 +38,9 @@ pub enum Advice {
     Strided,
 }
 
+/// Linux 6.1; the C library musl does not name it.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// Number of the advice in kernel/series, the first that Linux 6.12 has free.
 const MADV_STRIDED: libc::c_int = 26;
 
@@ -72,7 +75,7 @@ impl Advice {
             Advice::PopulateWrite => Kind::LinuxPopulateWrite,
             Advice::Cold => Kind::LinuxCold,
             Advice::PageOut => Kind::LinuxPageOut,
-            Advice::Collapse => return Err(libc::MADV_COLLAPSE),
+            Advice::Collapse => return Err(MADV_COLLAPSE),
             Advice::Strided => return Err(MADV_STRIDED),
         })
     }

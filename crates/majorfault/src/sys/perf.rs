@@ -19,7 +19,7 @@ pub(super) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 const READ_TIMES: u64 = 1 | 2;
 
 /// PERF_EVENT_IOC_SET_FILTER: _IOW('$', 6, char *).
-const SET_FILTER: libc::c_ulong = 0x4008_2406;
+const SET_FILTER: libc::Ioctl = 0x4008_2406;
 
 /// perf_event_attr of linux/perf_event.h, as far as version 5.
 #[repr(C)]

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 const MAPS: &str = "/proc/self/maps";
 
 /// _IOWR('f', 17, struct procmap_query) of linux/fs.h.
-const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
+const PROCMAP_QUERY: libc::Ioctl = 0xc068_6611_u32 as libc::Ioctl;
 
 /// Bits of `vma_flags`.
 const READABLE: u64 = 1;

@@ -47,9 +47,9 @@ const STACK: usize = 32;
 const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
 
 /// PERF_EVENT_IOC_ENABLE, DISABLE, SET_OUTPUT: _IO('$', 0), 1 and 5.
-const ENABLE: libc::c_ulong = 0x2400;
-const DISABLE: libc::c_ulong = 0x2401;
-const SET_OUTPUT: libc::c_ulong = 0x2405;
+const ENABLE: libc::Ioctl = 0x2400;
+const DISABLE: libc::Ioctl = 0x2401;
+const SET_OUTPUT: libc::Ioctl = 0x2405;
 
 /// PERF_FORMAT_LOST (Linux 6.0): reading an event tells how many of its records did not fit, also where no later record says so.
 const FORMAT_LOST: u64 = 1 << 4;

@@ -1,6 +1,7 @@
 //! Whether guests run on this machine's processor: told by a guest that boots, not by the presence of /dev/kvm, because
 //! some hypervisors offer one on which stock kernels hang.
 
+use crate::place::guest::architecture::Architecture;
 use crate::place::guest::kernel;
 use crate::place::guest::spec::{Accelerator, Spec};
 use std::fs;
@@ -11,9 +12,11 @@ use std::path::PathBuf;
 pub const KVM_BOOTS_WITHIN: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// What is to be tried, in order.
-pub fn candidates(spec: &Spec) -> Vec<Accelerator> {
+pub fn candidates(spec: &Spec, architecture: Architecture) -> Vec<Accelerator> {
     match spec.accel {
-        Accelerator::Auto if may_have_kvm() => vec![Accelerator::Kvm, Accelerator::Tcg],
+        Accelerator::Auto if architecture == Architecture::HOST && may_have_kvm() => {
+            vec![Accelerator::Kvm, Accelerator::Tcg]
+        }
         Accelerator::Auto => vec![Accelerator::Tcg],
         asked => vec![asked],
     }
@@ -48,10 +51,12 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_tried_alone() {
-        let tried = |text: &str| candidates(&text.parse().unwrap());
+        let tried = |text: &str| candidates(&text.parse().unwrap(), Architecture::HOST);
 
         assert_eq!(tried("guest:accel=kvm"), [Accelerator::Kvm]);
         assert_eq!(tried("guest:accel=tcg"), [Accelerator::Tcg]);
         assert_eq!(tried("guest:accel=auto").last(), Some(&Accelerator::Tcg));
+        let other = Architecture::ALL.iter().copied().find(|it| *it != Architecture::HOST).unwrap();
+        assert_eq!(candidates(&"guest:accel=auto".parse().unwrap(), other), [Accelerator::Tcg]);
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::place::child;
 use crate::place::guest::accelerator::{self, KVM_BOOTS_WITHIN};
+use crate::place::guest::architecture::Architecture;
 use crate::place::guest::complaint;
 use crate::place::guest::disk::{self, Unnamed};
 use crate::place::guest::kernel::{self, BuiltKernel};
 use crate::place::guest::line::{Errand, FromGuest};
 use crate::place::guest::program;
-use crate::place::guest::qemu::{self, Files, QEMU};
+use crate::place::guest::qemu::{self, Files};
 use crate::place::guest::remark;
 use crate::place::guest::spec::{Accelerator, Spec};
 use majorfault::params::Value;
@@ -66,8 +67,10 @@ pub fn run(
     stop: &AtomicBool,
     mut told: impl FnMut(FromGuest) -> Result<()>,
 ) -> Result<Option<u8>> {
-    QEMU.met()?;
     let kernel = kernel::named(&spec.kernel)?;
+    let own = program::own(spec)?;
+    let architecture = program::architecture(&own, &kernel)?;
+    architecture.emulator()?;
     room(spec)?;
     let order = Errand {
         arguments: arguments.to_vec(),
@@ -76,13 +79,19 @@ pub fn run(
         records: super::init::RECORDS.to_owned(),
     };
     let making = spec.fs.making();
+    if architecture != Architecture::HOST && !making.programs.is_empty() {
+        return Err(Error::Invalid(format!(
+            "fs={}: programs of this machine make it in the guest, whose processor is another; say fs=ext4, xfs, btrfs or f2fs",
+            spec.fs.text()
+        )));
+    }
     let programs = making.programs.iter().map(|(name, package)| disk::program(name, package));
     let brought = brought.iter().cloned().map(Ok).chain(programs).collect::<Result<Vec<PathBuf>>>()?;
     let modules = kernel.loads(making.modules);
-    let archive = Unnamed(program::archive(&order, &modules, &brought, Unnamed::new(Bytes::mib(256))?.0)?);
-    let mut candidates = accelerator::candidates(spec).into_iter().peekable();
+    let archive = Unnamed(program::archive(&own, &order, &modules, &brought, Unnamed::new(Bytes::mib(256))?.0)?);
+    let mut candidates = accelerator::candidates(spec, architecture).into_iter().peekable();
     while let Some(accelerator) = candidates.next() {
-        let guest = Guest::start(spec, accelerator, &kernel, &archive)?;
+        let guest = Guest::start(spec, architecture, accelerator, &kernel, &archive)?;
         match guest.ready(stop) {
             Err(_) if candidates.peek().is_some() => accelerator::remember_failure(),
             ready => {
@@ -120,7 +129,13 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(spec: &Spec, accelerator: Accelerator, kernel: &BuiltKernel, archive: &Unnamed) -> Result<Guest> {
+    fn start(
+        spec: &Spec,
+        architecture: Architecture,
+        accelerator: Accelerator,
+        kernel: &BuiltKernel,
+        archive: &Unnamed,
+    ) -> Result<Guest> {
         let console = Unnamed::new(Bytes::mib(1))?;
         let disk = (spec.disk.0 > 0).then(|| disk::image(spec.disk, spec.fs)).transpose()?;
         let swap = (spec.swap.0 > 0).then(|| disk::swap(spec.swap)).transpose()?;
@@ -140,7 +155,7 @@ impl Guest {
         // By way of our own program, which sees to it that QEMU dies with us, even by SIGKILL.
         let mut child = Command::new(&own)
             .args(["kernel", "machine", "--"])
-            .args(qemu::command(spec, accelerator, &files))
+            .args(qemu::command(spec, architecture, accelerator, &files))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(console.0.try_clone().map_err(|error| Error::io("share the console", &out, error))?)

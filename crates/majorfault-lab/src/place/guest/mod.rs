@@ -5,6 +5,7 @@
 //! each record, how it ended. Whoever loses the other ends: QEMU dies with us, a guest that says nothing is killed.
 
 mod accelerator;
+mod architecture;
 mod archive;
 mod complaint;
 mod disk;
@@ -17,6 +18,7 @@ mod program;
 mod qemu;
 mod spec;
 
+pub use architecture::Architecture;
 pub use filesystem::FileSystem;
 pub use host::{become_machine, run};
 pub use line::{BROUGHT, FromGuest};

@@ -1,8 +1,12 @@
 //! Our own program as a guest's first process: its file, and where it is not linked statically the libraries it needs.
 
+use crate::place::guest::architecture::Architecture;
 use crate::place::guest::archive::Archive;
+use crate::place::guest::kernel::BuiltKernel;
 use crate::place::guest::line::{BROUGHT, Errand, MODULES, ORDER};
-use majorfault::{Error, Result};
+use crate::place::guest::spec::Spec;
+use majorfault::params::Value;
+use majorfault::{Error, Missing, Result};
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -11,12 +15,48 @@ use std::process::{Command, Stdio};
 /// Directories that the first process mounts on.
 const MOUNT_POINTS: &[&str] = &["dev", "proc", "sys", "tmp", "run", "var/tmp", "pmem", "root"];
 
-/// The archive with our program, its libraries, the kernel's modules and the order, in a file without a name.
+/// Our own program: this very one, or what was built for the guest's processor.
 ///
-/// Errors: Io (no room, our own program cannot be read).
-pub fn archive(order: &Errand, modules: &[PathBuf], brought: &[PathBuf], into: File) -> Result<File> {
-    let own = std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error))?;
-    let mut files = libraries(&own)?;
+/// Errors: Io (it cannot be found).
+pub fn own(spec: &Spec) -> Result<PathBuf> {
+    match spec.program.is_empty() {
+        true => std::env::current_exe().map_err(|error| Error::io("find the own program", "/proc/self/exe", error)),
+        false => Ok(PathBuf::from(&spec.program)),
+    }
+}
+
+/// The processor that this program and this kernel are for.
+///
+/// Errors: Io, Invalid (no program), Missing (they are for different ones).
+pub fn architecture(program: &Path, kernel: &BuiltKernel) -> Result<Architecture> {
+    let whole = fs::read(program).map_err(|error| Error::io("read what goes to the guest", program, error))?;
+    let of_program = Architecture::of_program(&whole).ok_or_else(|| {
+        Error::Invalid(format!(
+            "{} is no program for a processor that guests can have: {}",
+            program.display(),
+            Architecture::legal()
+        ))
+    })?;
+    match Architecture::of_image(&kernel.image)? {
+        Some(of_kernel) if of_kernel != of_program => Err(Missing::new(
+            format!("our program for {}", of_kernel.text()),
+            format!("{} is for {}, and the kernel {} is not", program.display(), of_program.text(), kernel.name),
+            format!(
+                "build it by cargo build --release -p majorfault-lab --target {0}-unknown-linux-musl, which needs a linker for it \
+                 (cargo-zigbuild has one), and name it: program=FILE in a place, --program FILE of kernel try",
+                of_kernel.text()
+            ),
+        )
+        .into()),
+        _ => Ok(of_program),
+    }
+}
+
+/// The archive with our program `own`, its libraries, the kernel's modules and the order, in a file without a name.
+///
+/// Errors: Io (no room, our own program cannot be read), Invalid (a program for another processor needs libraries).
+pub fn archive(own: &Path, order: &Errand, modules: &[PathBuf], brought: &[PathBuf], into: File) -> Result<File> {
+    let mut files = libraries(own)?;
     for program in brought {
         files.extend(libraries(program)?);
     }
@@ -24,7 +64,7 @@ pub fn archive(order: &Errand, modules: &[PathBuf], brought: &[PathBuf], into: F
     files.dedup();
     let order =
         serde_json::to_vec(order).map_err(|why| Error::Invalid(format!("an order cannot be written: {why}")))?;
-    let program = without_symbols(&own)?;
+    let program = without_symbols(own)?;
     let read = |path: &Path| fs::read(path).map_err(|error| Error::io("read what goes to the guest", path, error));
     let modules = modules.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     let brought = brought.iter().map(|path| Ok((path, read(path)?))).collect::<Result<Vec<_>>>()?;
@@ -45,7 +85,7 @@ pub fn archive(order: &Errand, modules: &[PathBuf], brought: &[PathBuf], into: F
         }
         archive.end()?.into_inner().map_err(|error| error.into_error())
     };
-    write().map_err(|error| Error::io("pack the program for the guest", &own, error))
+    write().map_err(|error| Error::io("pack the program for the guest", own, error))
 }
 
 /// What the loader maps for a program, by the names that it looks for. None for a static one, and for what is no program.
@@ -54,6 +94,13 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     // Only the loader lists instead of starting.
     if !has_loader(&whole) {
         return Ok(Vec::new());
+    }
+    if Architecture::of_program(&whole) != Some(Architecture::HOST) {
+        return Err(Error::Invalid(format!(
+            "{} is for another processor and linked dynamically: its libraries are not here; link it statically \
+             (--target aarch64-unknown-linux-musl)",
+            program.display()
+        )));
     }
     let listed = Command::new(program)
         .env("LD_TRACE_LOADED_OBJECTS", "1")

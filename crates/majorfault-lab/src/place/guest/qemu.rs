@@ -1,30 +1,15 @@
 //! QEMU's command line for a guest.
 
+use crate::place::guest::architecture::{Architecture, Machine};
 use crate::place::guest::spec::{Accelerator, Spec};
-use majorfault::{Missing, Need};
+use majorfault::Need;
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// The program.
-pub const PROGRAM: &str = "qemu-system-x86_64";
 
 /// A machine emulator, for guests.
 pub const QEMU: Need = Need {
     name: "guests",
     summary: "running a trial in a guest with a kernel of one's choice",
-    probe: || {
-        let out = Command::new(PROGRAM).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
-        match out {
-            Ok(out) => Ok(String::from_utf8_lossy(&out.stdout).lines().next().unwrap_or_default().to_owned()),
-            Err(error) => {
-                let reason = match error.kind() {
-                    std::io::ErrorKind::NotFound => format!("{PROGRAM} is not installed"),
-                    _ => format!("{PROGRAM} does not start: {error}"),
-                };
-                Err(Missing::new("guests", reason, "apt-get install qemu-system-x86"))
-            }
-        }
-    },
+    probe: || Architecture::HOST.emulator(),
 };
 
 /// The files that a guest is started from.
@@ -43,29 +28,29 @@ pub struct Files<'a> {
     pub pmem: Option<&'a Path>,
 }
 
-/// Kernel arguments: silent but for trouble (warnings have level 4, which "quiet" would hide), ends on a panic, time from the
-/// counter without calibration, fixed addresses.
-const KERNEL: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr tsc=reliable rdinit=/init";
+/// Kernel arguments: silent but for trouble (warnings have level 4, which "quiet" would hide), ends on a panic, fixed addresses.
+const KERNEL: &str = "loglevel=5 panic=-1 oops=panic nokaslr rdinit=/init";
 
 /// What our program is told as first process.
 const INIT: &str = "kernel init";
 
 /// The words of the command, the program first.
-pub fn command(spec: &Spec, accelerator: Accelerator, files: &Files<'_>) -> Vec<String> {
+pub fn command(spec: &Spec, architecture: Architecture, accelerator: Accelerator, files: &Files<'_>) -> Vec<String> {
+    let Machine { program, board, emulated, kernel, .. } = architecture.machine();
     let path = |path: &Path| path.display().to_string();
-    let mut words: Vec<String> = [PROGRAM, "-nodefaults", "-nographic", "-no-reboot", "-no-user-config"]
+    let mut words: Vec<String> = [*program, "-nodefaults", "-nographic", "-no-reboot", "-no-user-config"]
         .into_iter()
         .map(str::to_owned)
         .collect();
     let mut add = |name: &str, value: String| words.extend([format!("-{name}"), value]);
-    add("machine", "q35".to_owned());
-    engine(accelerator, &mut add);
+    add("machine", (*board).to_owned());
+    engine(accelerator, emulated, &mut add);
     memory(spec, &mut add);
     add("smp", format!("{}", spec.cpus));
     add("kernel", path(files.kernel));
     add("initrd", path(files.archive));
     let delay = spec.device_mapper().map(|argument| format!(" {argument}")).unwrap_or_default();
-    add("append", format!("{KERNEL}{delay} -- {INIT}"));
+    add("append", format!("{kernel} {KERNEL}{delay} -- {INIT}"));
     add("serial", format!("file:{}", path(files.console)));
     add("device", "virtio-serial-pci".to_owned());
     // Lines for us come through our pipe; the console has a file of its own.
@@ -86,7 +71,7 @@ pub fn command(spec: &Spec, accelerator: Accelerator, files: &Files<'_>) -> Vec<
     words
 }
 
-fn engine(accelerator: Accelerator, add: &mut impl FnMut(&str, String)) {
+fn engine(accelerator: Accelerator, emulated: &str, add: &mut impl FnMut(&str, String)) {
     match accelerator {
         Accelerator::Kvm => {
             add("accel", "kvm".to_owned());
@@ -94,7 +79,7 @@ fn engine(accelerator: Accelerator, add: &mut impl FnMut(&str, String)) {
         }
         Accelerator::Auto | Accelerator::Tcg => {
             add("accel", "tcg,thread=multi".to_owned());
-            add("cpu", "max".to_owned());
+            add("cpu", emulated.to_owned());
         }
     }
 }
@@ -123,6 +108,10 @@ mod tests {
     use super::*;
 
     fn words(text: &str, accelerator: Accelerator) -> String {
+        words_of(Architecture::X86_64, text, accelerator)
+    }
+
+    fn words_of(architecture: Architecture, text: &str, accelerator: Accelerator) -> String {
         let spec: Spec = text.parse().unwrap();
         let [kernel, archive, console, disk, pmem, swap] = ["k", "a", "c", "d", "p", "s"].map(Path::new);
         let files = Files {
@@ -133,7 +122,7 @@ mod tests {
             swap: (spec.swap.0 > 0).then_some(swap),
             pmem: (spec.pmem.0 > 0).then_some(pmem),
         };
-        command(&spec, accelerator, &files).join(" ")
+        command(&spec, architecture, accelerator, &files).join(" ")
     }
 
     #[test]
@@ -173,5 +162,15 @@ mod tests {
         assert!(words.contains("panic=-1") && words.contains("-no-reboot"), "{words}");
         assert!(words.contains("delay /dev/vda 0 10 /dev/vda 0 0\" -- kernel init"), "{words}");
         assert!(words.contains("-accel kvm -cpu host"), "{words}");
+    }
+
+    #[test]
+    fn another_processor_has_another_board_and_console() {
+        let arm = words_of(Architecture::Aarch64, "guest:disk=1g", Accelerator::Tcg);
+        let x86 = words("guest:disk=1g", Accelerator::Tcg);
+
+        assert!(arm.starts_with("qemu-system-aarch64 ") && arm.contains("-machine virt,"), "{arm}");
+        assert!(arm.contains("console=ttyAMA0 ") && !arm.contains("ttyS0"), "{arm}");
+        assert!(x86.starts_with("qemu-system-x86_64 ") && x86.contains("console=ttyS0 "), "{x86}");
     }
 }

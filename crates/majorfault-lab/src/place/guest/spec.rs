@@ -41,6 +41,8 @@ majorfault::params! {
         numa: u32 = 1,
         /// Who runs the guest's instructions; by default what works here.
         accel: Accelerator = Accelerator::Auto,
+        /// Our program as it was built for the guest's processor, linked statically, where that is not this machine's.
+        program: String = String::new(),
     }
 }
 

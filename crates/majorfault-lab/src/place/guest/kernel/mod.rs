@@ -14,11 +14,12 @@ pub use each::each_patch;
 pub use recipe::Variant;
 pub use stock::fetch;
 
+use crate::place::guest::architecture::Architecture;
 use majorfault::{Error, Missing, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The variable that names another directory than the default one.
@@ -141,17 +142,10 @@ fn missing(text: &str, kernels: &[BuiltKernel]) -> Missing {
     Missing::new(format!("kernel \"{text}\""), here, remedy)
 }
 
-/// Where the x86 boot protocol has its magic number.
-const MAGIC_AT: u64 = 0x202;
-
 fn at_path(path: &Path) -> Result<BuiltKernel> {
-    let mut magic = [0; 4];
-    let file = fs::File::open(path).map_err(|error| {
-        Error::io("open the kernel's image", path, error).with_remedy("majorfault kernel list has names")
-    })?;
-    let is_image = file.read_exact_at(&mut magic, MAGIC_AT).is_ok() && magic == *b"HdrS";
-    if !is_image {
-        return Err(Error::Invalid(format!("{} is no kernel image (a bzImage for x86)", path.display())));
+    if Architecture::of_image(path)?.is_none() {
+        let legal: Vec<&str> = Architecture::ALL.iter().map(|it| it.machine().image).collect();
+        return Err(Error::Invalid(format!("{} is no kernel image ({})", path.display(), legal.join(", or "))));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(BuiltKernel {
