@@ -1,7 +1,7 @@
 #!/bin/sh
 # Every check of the Python package: a wheel is built and installed into an environment below target/, then the package's types, its
 # tests and its documentation's examples. Says what was skipped and why. `test.sh --frames` also installs the libraries of
-# tests/requirements-frames.txt (a gigabyte); those that are there are tested in any case.
+# tests/requirements-frames.txt (a gigabyte) and Apache Otava; those that are there are tested in any case.
 # MAJORFAULT_PYTHON chooses the interpreter, MAJORFAULT_FUZZ the number of fuzzed calls (1500).
 set -eu
 cd "$(dirname "$0")"
@@ -29,7 +29,11 @@ python=$venv/bin/python
 }
 if [ "${1:-}" = --frames ]; then
     "$python" -m pip install --quiet --disable-pip-version-check -r tests/requirements-frames.txt
+    # Apart, because it asks for versions of its own.
+    [ -x "$target/otava/bin/otava" ] || { "$base" -m venv "$target/otava" && "$target/otava/bin/pip" install --quiet --disable-pip-version-check apache-otava; } ||
+        echo "SKIPPED change points: apache-otava cannot be installed"
 fi
+if [ -x "$target/otava/bin/otava" ]; then export MAJORFAULT_OTAVA="$target/otava/bin/otava"; fi
 rm -rf "$target/wheels"
 PATH=$venv/bin:$PATH sh wheel.sh dev "$target/wheels"
 "$python" -m pip install --quiet --disable-pip-version-check --force-reinstall --no-deps "$target"/wheels/majorfault-*.whl
