@@ -18,7 +18,10 @@ trap 'rm -rf majorfault.data/scripts' EXIT
 case $tag in manylinux_*) glibc=.$(echo "${tag#manylinux_}" | tr _ .) ;; *) glibc="" ;; esac
 if [ "${MAJORFAULT_COMMAND:-yes}" != no ]; then
     if [ -z "$target" ]; then
-        cargo build --quiet --locked --profile "$profile" -p majorfault-lab --bin majorfault
+        # For tests what the tests of the workspace built already.
+        [ "$profile" = dev ] && packages="--workspace --all-features" || packages="-p majorfault-lab"
+        # shellcheck disable=SC2086
+        cargo build --quiet --locked --profile "$profile" $packages --bin majorfault
     else
         built=$target/$built
         cargo zigbuild --quiet --locked --profile "$profile" --target "$target$glibc" -p majorfault-lab --bin majorfault || exit 3

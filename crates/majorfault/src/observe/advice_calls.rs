@@ -77,9 +77,13 @@ enum Entry {
 /// The tracepoints and the calls that they stand for.
 const ENTRIES: [(Entry, &str); 3] = [
     (Entry::Madvise, "syscalls/sys_enter_madvise"),
-    (Entry::Fadvise, "syscalls/sys_enter_fadvise64"),
+    (Entry::Fadvise, FADVISE),
     (Entry::ReadAhead, "syscalls/sys_enter_readahead"),
 ];
+
+/// Tracepoints have the names of the kernel's functions, and those of younger architectures are the ones for two halves.
+const FADVISE: &str =
+    if cfg!(target_arch = "x86_64") { "syscalls/sys_enter_fadvise64" } else { "syscalls/sys_enter_fadvise64_64" };
 
 /// Sees the advice calls of one process until it is dropped.
 #[derive(Debug)]
