@@ -290,6 +290,9 @@ fn doctor(said: &Said) -> Came {
         Err(came) => return came,
     };
     let missing = missing_of(&document);
+    if let Some(bare) = missing.iter().find(|said| said.ends_with("; ")) {
+        return Came::Broken(format!("lost without a remedy: {bare}"));
+    }
     let is_ours = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with("/tried-data"));
     let file = document["files"].as_array().into_iter().flatten().find(is_ours);
     let faults = file.map_or(0, |file| number(file, "/faults"));
@@ -297,10 +300,7 @@ fn doctor(said: &Said) -> Came {
         (300.., _) => Came::Works { found: format!("{faults} faults seen"), without: missing },
         (_, Some(lost)) => {
             let remedy = lost.rsplit_once("; ").map_or("", |(_, remedy)| remedy).to_owned();
-            match remedy.is_empty() {
-                true => Came::Broken(format!("lost without a remedy: {lost}")),
-                false => Came::Lost { said: lost.clone(), remedy },
-            }
+            Came::Lost { said: lost.clone(), remedy }
         }
         _ => Came::Broken(format!("{faults} of 512 faults seen, and nothing said of it")),
     }
@@ -498,6 +498,7 @@ mod tests {
         assert!(matches!(came("doctor", said(512, "")), Came::Works { .. }));
         assert!(matches!(came("doctor", said(0, missing)), Came::Lost { .. }));
         assert!(matches!(came("doctor", said(0, &missing.replace("be root", ""))), Came::Broken(_)));
+        assert!(matches!(came("doctor", said(512, &missing.replace("be root", ""))), Came::Broken(_)));
         assert!(matches!(came("doctor", said(0, "")), Came::Broken(_)));
     }
 

@@ -237,7 +237,7 @@ fn last_lines(console: &str) -> String {
             let last = count.saturating_sub(LAST_LINES);
             // A kernel that dies says why first, and registers after it.
             let is_cause = |line: &&str| CAUSES.iter().any(|cause| line.contains(cause));
-            let cause = lines[..last].iter().position(|line| is_cause(line));
+            let cause = lines[..last].iter().position(is_cause);
             let cause = cause.map(|at| lines[at..last.min(at + CAUSE_LINES)].join("\n  ") + "\n  ...\n  ");
             format!("; its console ends with\n  {}{}", cause.unwrap_or_default(), lines[last..].join("\n  "))
         }
