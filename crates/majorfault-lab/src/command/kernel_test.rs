@@ -215,7 +215,7 @@ fn selftest(spec: &Spec, seconds: &str, stop: &AtomicBool) -> Result<Judged> {
 fn tap(lines: &[String], code: Option<u8>, complaint: Option<String>) -> Judged {
     let passed = lines.iter().filter(|line| line.starts_with("ok ")).count();
     let wrong: Vec<&str> = lines.iter().filter(|line| line.starts_with("not ok ")).map(String::as_str).collect();
-    let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.parse::<usize>().ok());
+    let plan = lines.iter().find_map(|line| line.strip_prefix("1..")?.split(' ').next()?.parse::<usize>().ok());
     let last = lines.iter().rfind(|line| line.starts_with("ok ")).map_or("", |line| line.as_str());
     match (complaint, code) {
         (Some(complaint), _) => Err(complaint),

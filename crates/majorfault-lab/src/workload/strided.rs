@@ -110,7 +110,7 @@ mod tests {
     fn offsets(space: &Space, columns: u32) -> Vec<u64> {
         let given = Given::none().with("stride", 1000).with("columns", columns);
         let mut batch = Vec::new();
-        plan(space, &given).unwrap().next(0, 100, &mut batch);
+        plan(space, &given).unwrap().next(0, 1000, &mut batch);
         batch.iter().map(|extent| extent.offset).collect()
     }
 

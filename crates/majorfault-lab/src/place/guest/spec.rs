@@ -145,7 +145,7 @@ mod tests {
         assert_eq!((spec.cpus, spec.memory, spec.numa, spec.disk), (8, Bytes::gib(1), 2, Bytes::gib(4)));
         assert_eq!(
             spec.text(),
-            "guest:accel=auto,cpus=8,delay_ms=0,disk=4g,fs=ext4,kernel=strided,memory=1g,numa=2,pmem=0,swap=0"
+            "guest:accel=auto,cpus=8,delay_ms=0,disk=4g,fs=ext4,kernel=strided,memory=1g,numa=2,pmem=0,program=,swap=0"
         );
         assert_eq!(spec.text().parse::<Spec>().unwrap().text(), spec.text());
         assert!("guest".parse::<Spec>().is_ok());
