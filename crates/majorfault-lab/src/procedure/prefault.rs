@@ -5,7 +5,8 @@ use super::{Procedure, Stage};
 use majorfault::params::{Given, Params, Value};
 use majorfault::sys::advice::{Advice, madvise};
 use majorfault::sys::map::{Access, HUGE_PAGE, MapOptions, Mapping, Placement};
-use majorfault::{Bytes, Error, Result};
+use majorfault::sys::numa;
+use majorfault::{Bytes, Error, Missing, Result};
 
 pub(super) const PROCEDURE: Procedure = Procedure {
     name: "prefault",
@@ -52,6 +53,18 @@ majorfault::choices! {
     }
 }
 
+majorfault::choices! {
+    /// Where memory is taken from, seen from the processor that writes.
+    enum MemoryNode {
+        /// As the kernel likes.
+        Any = "any",
+        /// The node of the processor.
+        Same = "same",
+        /// Another one.
+        Other = "other",
+    }
+}
+
 majorfault::params! {
     /// What is prepared, and how.
     struct PrefaultParams {
@@ -61,6 +74,8 @@ majorfault::params! {
         place: Backing = Backing::Tmpfs,
         /// Its bytes; 256 MiB as published.
         size: Bytes = Bytes::mib(256),
+        /// The memory's node; the thread then stays on the processors of the first.
+        node: MemoryNode = MemoryNode::Any,
     }
 }
 
@@ -73,6 +88,7 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
     if size == 0 || !size.is_multiple_of(HUGE_PAGE) {
         return Err(Error::Invalid("size must be a multiple of 2m".to_owned()));
     }
+    let node = bound(params.node)?;
     let file = memory_file::make(params.place, stage.dir())?;
     file.set_len(size)?;
     let mut map = stage.phase("prepare", || prepare(file, size, params.how))?;
@@ -87,8 +103,32 @@ fn run(given: &Given, stage: &mut Stage<'_>) -> Result<()> {
         let how = params.how.text();
         return Err(Error::Invalid(format!("after {how} the byte at {at} is not what was written; is there room?")));
     }
+    if let Some(node) = node {
+        let (there, elsewhere) = numa::pages_on(map.mapping(), node)?;
+        stage.figure("pages_on_node", there);
+        stage.figure("pages_elsewhere", elsewhere);
+    }
     stage.accessed((size / BLOCK) as u64, size as u64);
     stage.phase("close", || Ok(map.unmap())).map(drop)
+}
+
+/// Keeps this thread on the first node's processors and takes memory from the node that is wanted; its number.
+fn bound(wanted: MemoryNode) -> Result<Option<u32>> {
+    if wanted == MemoryNode::Any {
+        return Ok(None);
+    }
+    let nodes = numa::nodes();
+    let here = nodes.iter().find(|node| !node.processors.is_empty());
+    let other = here.and_then(|here| nodes.iter().find(|node| node.number != here.number));
+    let (Some(here), Some(other)) = (here, other) else {
+        let remedy =
+            "run it on a machine with several; where pages lie is counted in a guest, too: --place guest:cpus=4,numa=2";
+        return Err(Missing::new("a second NUMA node", "this machine has one memory for all processors", remedy).into());
+    };
+    let node = if wanted == MemoryNode::Same { here.number } else { other.number };
+    numa::run_on(here)?;
+    numa::bind_memory(node)?;
+    Ok(Some(node))
 }
 
 fn prepare(file: MemoryFile, size: usize, how: How) -> Result<OwnMap> {
@@ -134,8 +174,29 @@ fn populate_parallel(map: &Mapping, size: usize) -> Result<()> {
 mod tests {
     use super::How;
     use crate::procedure::tests::run;
+    use majorfault::Error;
     use majorfault::params::Value;
     use std::path::Path;
+
+    #[test]
+    fn memory_of_a_node_lies_there_or_the_machine_has_one_node() {
+        let of = |node: &str| {
+            let given = format!("how=03-populate,place=tmpfs,size=4m,node={node}");
+            // The thread stays bound.
+            std::thread::spawn(move || run("prefault", &given, Path::new("/var/tmp"))).join().unwrap()
+        };
+
+        assert!(!of("any").unwrap().1.figures.contains_key("pages_elsewhere"));
+        for node in ["same", "other"] {
+            match of(node) {
+                Ok((_, told)) => {
+                    assert_eq!((told.figures["pages_on_node"], told.figures["pages_elsewhere"]), (1024, 0))
+                }
+                Err(Error::Missing(missing)) => assert!(missing.remedy.contains("numa=2"), "{missing}"),
+                Err(error) => panic!("{node}: {error}"),
+            }
+        }
+    }
 
     #[test]
     fn every_way_ends_with_the_bytes_written() {

@@ -11,6 +11,7 @@ pub mod cpuid;
 pub mod direct;
 pub mod fault;
 pub mod map;
+pub mod numa;
 pub mod other_process;
 pub mod page_state;
 pub mod pages;
