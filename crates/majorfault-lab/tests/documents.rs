@@ -29,6 +29,7 @@ const COMPARING: &[&str] = &[
 /// How a command that measures begins.
 const COMMANDS: &[&str] = &[
     "cargo bench ",
+    "cargo run --release --manifest-path benches/",
     "majorfault compare ",
     "majorfault reproduce ",
     "majorfault top ",
