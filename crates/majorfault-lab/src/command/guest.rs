@@ -32,7 +32,7 @@ pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> R
         })
     });
     let arguments: Vec<String> = arguments.collect::<Result<_>>()?;
-    let Measured { records, exit, complaint } = measured(spec, &arguments, stop, quiet, |record| kept.add(record))?;
+    let GuestRuns { records, exit, complaint } = measured(spec, &arguments, stop, quiet, |record| kept.add(record))?;
     if let Some(complaint) = complaint {
         // The bytes and counts were checked; what the kernel thinks of itself is told beside them.
         eprintln!("majorfault: {complaint}");
@@ -41,7 +41,7 @@ pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> R
 }
 
 /// What came back from a guest.
-pub struct Measured {
+pub struct GuestRuns {
     /// The records.
     pub records: Vec<Record>,
     /// How the command ended there.
@@ -59,7 +59,7 @@ pub fn measured(
     stop: &AtomicBool,
     quiet: bool,
     mut keep: impl FnMut(&Record) -> Result<()>,
-) -> Result<Measured> {
+) -> Result<GuestRuns> {
     let (mut records, mut place, mut complaint) = (Vec::new(), String::new(), None);
     let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
         match told {
@@ -76,7 +76,7 @@ pub fn measured(
         }
         Ok(())
     })?;
-    Ok(Measured { records, exit: code.map_or(Exit::Interrupted, Exit::Program), complaint })
+    Ok(GuestRuns { records, exit: code.map_or(Exit::Interrupted, Exit::Program), complaint })
 }
 
 fn parsed(line: &str) -> Result<Record> {

@@ -4,11 +4,11 @@ use crate::command::{Exit, kernel_test, kernel_try, stop_flag};
 use crate::place::guest::kernel::{self, BuiltKernel, Progress, Variant};
 use crate::place::guest::{self, FromGuest, Spec};
 use crate::tryout::exercise::Exercise;
-use crate::tryout::{Case, inside};
+use crate::tryout::{GuestCase, inside};
 use anstream::println;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use majorfault::{Error, Result};
+use majorfault::{Bytes, Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ enum What {
     #[command(hide = true)]
     Exercise {
         #[command(subcommand)]
-        what: Exercise,
+        what: ExerciseWords,
     },
     /// Become QEMU and die with the process that started us
     #[command(hide = true)]
@@ -109,7 +109,7 @@ pub fn run(args: Args) -> Result<Exit> {
         What::Try(args) => kernel_try::run(&args),
         What::Inside { case, checks } => in_case(&case, &checks),
         What::Exercise { what } => {
-            println!("{}", what.run()?);
+            println!("{}", Exercise::from(what).run()?);
             Ok(Exit::Ok)
         }
         What::Run(args) => in_guest(&args),
@@ -150,6 +150,44 @@ fn each(package: &str, variant: Variant, jobs: u32, shown: &Shown) -> Result<Exi
 fn fetch(package: Option<String>) -> Result<Exit> {
     println!("{}", line(&kernel::fetch(package.as_deref().unwrap_or("linux-image-cloud-amd64"))?));
     Ok(Exit::Ok)
+}
+
+/// An [`Exercise`] as it is typed.
+#[derive(clap::Subcommand)]
+enum ExerciseWords {
+    /// Fill memory, and read it again from begin to end
+    Memory {
+        /// How much
+        size: Bytes,
+        /// How often it is read
+        passes: u64,
+    },
+    /// Read 64 bytes of a mapped file at each step, without read-ahead by the kernel
+    Map {
+        /// The file
+        file: PathBuf,
+        /// From one step to the next
+        stride: Bytes,
+        /// Microseconds of sleep after each
+        pause_us: u64,
+    },
+    /// Read 4 KiB of a file by a call at each step
+    Read {
+        /// The file
+        file: PathBuf,
+        /// From one step to the next
+        stride: Bytes,
+    },
+}
+
+impl From<ExerciseWords> for Exercise {
+    fn from(words: ExerciseWords) -> Exercise {
+        match words {
+            ExerciseWords::Memory { size, passes } => Exercise::Memory { size, passes },
+            ExerciseWords::Map { file, stride, pause_us } => Exercise::Map { file, stride, pause_us },
+            ExerciseWords::Read { file, stride } => Exercise::Read { file, stride },
+        }
+    }
 }
 
 /// The build on standard error.
@@ -196,7 +234,7 @@ fn list(json: bool) -> Result<Exit> {
 }
 
 fn in_case(name: &str, checks: &[String]) -> Result<Exit> {
-    let case = Case::named(name).ok_or_else(|| Error::Invalid(format!("there is no case \"{name}\"")))?;
+    let case = GuestCase::named(name).ok_or_else(|| Error::Invalid(format!("there is no case \"{name}\"")))?;
     inside::run(case, checks, std::io::stdout())?;
     Ok(Exit::Ok)
 }

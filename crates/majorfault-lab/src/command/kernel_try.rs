@@ -5,7 +5,7 @@ use crate::outputs::{Force, Outputs};
 use crate::place::guest::kernel;
 use crate::session;
 use crate::tryout::cases::Stock;
-use crate::tryout::{self, CASES, CHECKS, Came, Case, Tried, inside, page, surprise};
+use crate::tryout::{self, CASES, CHECKS, Came, GuestCase, Tried, inside, page, surprise};
 use anstream::{eprintln, println};
 use majorfault::{Error, Result};
 use std::path::PathBuf;
@@ -103,9 +103,9 @@ fn line(tried: &Tried) -> String {
     format!("{mark} {word:<8}{case:<18}{check:<14}{:>6.1} s  {says}", *took_ms as f64 / 1e3)
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Case>> {
+fn chosen(names: &[String]) -> Result<Vec<&'static GuestCase>> {
     let named = |name: &String| {
-        Case::named(name).ok_or_else(|| {
+        GuestCase::named(name).ok_or_else(|| {
             let legal: Vec<&str> = CASES.iter().map(|case| case.name).collect();
             Error::Invalid(format!("there is no case \"{name}\"; legal are {}", legal.join(", ")))
         })

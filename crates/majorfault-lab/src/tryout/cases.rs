@@ -32,7 +32,7 @@ impl Stock {
 }
 
 /// A guest in which our commands are tried.
-pub struct Case {
+pub struct GuestCase {
     /// Its name.
     pub name: &'static str,
     /// What is different there.
@@ -50,11 +50,11 @@ pub struct Case {
     /// Which checks; none means all but those that only some case names.
     pub checks: &'static [&'static str],
     /// What is lost there.
-    pub loses: &'static [Loss],
+    pub loses: &'static [DeclaredLoss],
 }
 
 /// What a case is expected to lose.
-pub struct Loss {
+pub struct DeclaredLoss {
     /// In which check.
     pub check: &'static str,
     /// Words of the sentence that tells it.
@@ -64,13 +64,13 @@ pub struct Loss {
 }
 
 /// All of a check is lost, told with these words.
-const fn all(check: &'static str, says: &'static str) -> Loss {
-    Loss { check, says, is_partial: false }
+const fn all(check: &'static str, says: &'static str) -> DeclaredLoss {
+    DeclaredLoss { check, says, is_partial: false }
 }
 
 /// A part is lost, told with these words.
-const fn part(check: &'static str, says: &'static str) -> Loss {
-    Loss { check, says, is_partial: true }
+const fn part(check: &'static str, says: &'static str) -> DeclaredLoss {
+    DeclaredLoss { check, says, is_partial: true }
 }
 
 // Sentences that tell a loss.
@@ -80,7 +80,7 @@ const NO_LIMIT: &str = "a memory limit is not available here";
 const NO_FAULTS: &str = "page faults one by one is not available here";
 
 /// What most cases have.
-const USUAL: Case = Case {
+const USUAL: GuestCase = GuestCase {
     name: "",
     says: "",
     kernel: NEW,
@@ -93,8 +93,8 @@ const USUAL: Case = Case {
 };
 
 /// A case that differs by its file system only, on the kernel NEW.
-const fn on_file_system(name: &'static str, says: &'static str, place: &'static str) -> Case {
-    Case { name, says, place, checks: ON_A_FILE_SYSTEM, ..USUAL }
+const fn on_file_system(name: &'static str, says: &'static str, place: &'static str) -> GuestCase {
+    GuestCase { name, says, place, checks: ON_A_FILE_SYSTEM, ..USUAL }
 }
 
 /// What a file system may take away.
@@ -116,9 +116,9 @@ const ON_A_FILE_SYSTEM: &[&str] = &[
 ];
 
 /// Every case.
-pub const CASES: &[Case] = &[
-    Case { name: "plain", says: "nothing: ext4, 2 processors, cgroup version 2, swap, root", ..USUAL },
-    Case {
+pub const CASES: &[GuestCase] = &[
+    GuestCase { name: "plain", says: "nothing: ext4, 2 processors, cgroup version 2, swap, root", ..USUAL },
+    GuestCase {
         name: "old-kernel",
         says: "a kernel before cachestat, the query of mappings and the scan of page tables",
         kernel: OLD,
@@ -130,7 +130,7 @@ pub const CASES: &[Case] = &[
         ],
         ..USUAL
     },
-    Case {
+    GuestCase {
         name: "user",
         says: "a user without rights; perf_event_paranoid 2",
         user: 1000,
@@ -144,7 +144,7 @@ pub const CASES: &[Case] = &[
         ],
         ..USUAL
     },
-    Case {
+    GuestCase {
         name: "strict-user",
         says: "a user without rights; perf_event_paranoid 3, as Debian sets it",
         user: 1000,
@@ -159,7 +159,7 @@ pub const CASES: &[Case] = &[
         ],
         ..USUAL
     },
-    Case {
+    GuestCase {
         name: "no-io_uring",
         says: "io_uring switched off for all (kernel.io_uring_disabled = 2)",
         sysctls: &[("kernel/io_uring_disabled", "2")],
@@ -170,29 +170,29 @@ pub const CASES: &[Case] = &[
         ],
         ..USUAL
     },
-    Case {
+    GuestCase {
         name: "no-swap",
         says: "no swap",
         place: "cpus=2,memory=1g,disk=2g",
         loses: &[all("run", "there is no swap")],
         ..USUAL
     },
-    Case { name: "arm64", says: "64-bit ARM", kernel: ARM, architecture: Architecture::Aarch64, ..USUAL },
-    Case { name: "many-cpus", says: "8 processors", place: "cpus=8,memory=1g,disk=2g,swap=512m", ..USUAL },
-    Case {
+    GuestCase { name: "arm64", says: "64-bit ARM", kernel: ARM, architecture: Architecture::Aarch64, ..USUAL },
+    GuestCase { name: "many-cpus", says: "8 processors", place: "cpus=8,memory=1g,disk=2g,swap=512m", ..USUAL },
+    GuestCase {
         name: "numa",
         says: "4 processors and the memory in 2 nodes",
         place: "cpus=4,numa=2,memory=1g,disk=2g,swap=512m",
         ..USUAL
     },
-    Case {
+    GuestCase {
         name: "whole-machine",
         says: "memory of 320 MiB that a program fills without any limit: kswapd evicts",
         place: "cpus=2,memory=320m,disk=2g,swap=1g",
         checks: &["kswapd-swap", "kswapd-cache"],
         ..USUAL
     },
-    Case {
+    GuestCase {
         name: "old-whole-machine",
         says: "the same on the older kernel",
         kernel: OLD,
@@ -202,7 +202,7 @@ pub const CASES: &[Case] = &[
     },
     on_file_system("xfs", "xfs", "fs=xfs,cpus=2,memory=1g,disk=2g,swap=512m"),
     on_file_system("btrfs", "btrfs", "fs=btrfs,cpus=2,memory=1g,disk=2g,swap=512m"),
-    Case { kernel: FULL, ..on_file_system("f2fs", "f2fs", "fs=f2fs,cpus=2,memory=1g,disk=2g,swap=512m") },
+    GuestCase { kernel: FULL, ..on_file_system("f2fs", "f2fs", "fs=f2fs,cpus=2,memory=1g,disk=2g,swap=512m") },
     on_file_system("overlay", "overlayfs over ext4", "fs=overlay,cpus=2,memory=1g,disk=2g,swap=512m"),
     on_file_system("dm-crypt", "ext4 on dm-crypt", "fs=crypt,cpus=2,memory=1g,disk=2g,swap=512m"),
     on_file_system("nfs", "NFS 4.2 over loopback", "fs=nfs,cpus=2,memory=1g,disk=2g,swap=512m"),
@@ -210,9 +210,9 @@ pub const CASES: &[Case] = &[
     on_file_system("ext4-64k", "ext4 with clusters of 64 KiB", "fs=ext4-64k,cpus=2,memory=1g,disk=2g,swap=512m"),
 ];
 
-impl Case {
+impl GuestCase {
     /// The case of this name.
-    pub fn named(name: &str) -> Option<&'static Case> {
+    pub fn named(name: &str) -> Option<&'static GuestCase> {
         CASES.iter().find(|case| case.name == name)
     }
 }

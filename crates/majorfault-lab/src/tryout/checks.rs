@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A check.
-pub struct Check {
+pub struct GuestCheck {
     /// Its name.
     pub name: &'static str,
     /// What works where it passes.
@@ -18,12 +18,12 @@ pub struct Check {
     /// Only cases that name it make it.
     pub is_special: bool,
     /// What it came to.
-    pub judge: fn(&Said) -> Came,
+    pub judge: fn(&CommandSaid) -> Came,
 }
 
 /// What a command said and did.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct CommandSaid {
     /// Its exit code; none where a signal ended it, or we did.
     pub code: Option<i32>,
     /// Whether it took too long and was ended.
@@ -41,7 +41,7 @@ pub struct Said {
 /// A check of one arm of `compare`.
 macro_rules! arm {
     ($name:literal, $says:literal, $words:literal) => {
-        Check {
+        GuestCheck {
             name: $name,
             says: $says,
             command: concat!(
@@ -61,8 +61,8 @@ const BEYOND: u64 = 48 << 20;
 const WHOLE: u64 = 352 << 20;
 
 /// Every check.
-pub const CHECKS: &[Check] = &[
-    Check {
+pub const CHECKS: &[GuestCheck] = &[
+    GuestCheck {
         name: "probe",
         says: "what is missing is told, each with a remedy",
         command: "probe --json",
@@ -78,21 +78,21 @@ pub const CHECKS: &[Check] = &[
     arm!("uring-cached", "compare: io_uring through the page cache", "-m uring:direct=off"),
     arm!("pool", "compare: our buffer pool", "-m pool:memory=4m"),
     arm!("uffd", "compare: pointers into our pool (userfaultfd)", "-m uffd:memory=4m"),
-    Check {
+    GuestCheck {
         name: "limit",
         says: "compare within a memory limit",
         command: "compare --size 64m --number-ios 2000 --runs 1 --memory 24m --no-peer --quiet --records RECORDS -m null -m mmap",
         is_special: false,
         judge: limited,
     },
-    Check {
+    GuestCheck {
         name: "run",
         says: "run: a program within half of its memory, helped",
         command: "run --json --memory 24m -- SELF kernel exercise memory 48m 3",
         is_special: false,
         judge: beyond,
     },
-    Check {
+    GuestCheck {
         name: "doctor",
         says: "doctor: sees the faults of a process in its file",
         // Until the program ends: guests are slow.
@@ -100,42 +100,42 @@ pub const CHECKS: &[Check] = &[
         is_special: false,
         judge: doctor,
     },
-    Check {
+    GuestCheck {
         name: "trace",
         says: "trace: records page faults of a mapped file",
         command: "trace --force -o /tmp/tried.flt -- SELF kernel exercise map FILE 64k 0",
         is_special: false,
         judge: trace,
     },
-    Check {
+    GuestCheck {
         name: "trace-calls",
         says: "trace: records read calls",
         command: "trace --force -o /tmp/tried.flt -- SELF kernel exercise read FILE 64k",
         is_special: false,
         judge: trace_calls,
     },
-    Check {
+    GuestCheck {
         name: "assist",
         says: "assist: reads ahead of a strided program from outside",
         command: "assist --json -- SELF kernel exercise map FILE 64k 2000",
         is_special: false,
         judge: assist,
     },
-    Check {
+    GuestCheck {
         name: "reproduce",
         says: "reproduce: a published claim",
         command: "reproduce S0.vectored --repetitions 1 --quiet --json --records RECORDS",
         is_special: false,
         judge: reproduce,
     },
-    Check {
+    GuestCheck {
         name: "kswapd-swap",
         says: "a program of 352 MiB in a machine of 320 MiB is swapped by kswapd, and no page is lost",
         command: "kernel exercise memory 352m 1",
         is_special: true,
         judge: whole_machine,
     },
-    Check {
+    GuestCheck {
         name: "kswapd-cache",
         says: "a file read through a mapping is evicted by kswapd; the record counts it",
         command: "compare --size 512m --rw read --bs 64k --number-ios 8192 --runs 1 --memory none --cache cold --no-peer --quiet \
@@ -156,7 +156,7 @@ fn told(text: &str) -> Option<(String, String)> {
 }
 
 /// What a command that did not end well came to.
-fn not_well(said: &Said) -> Came {
+fn not_well(said: &CommandSaid) -> Came {
     if said.is_late {
         return Came::Broken("it did not end in time".to_owned());
     }
@@ -174,13 +174,13 @@ fn works(found: impl Into<String>) -> Came {
     Came::Works { found: found.into(), without: Vec::new() }
 }
 
-fn document(said: &Said, text: &str) -> Result<Value, Came> {
+fn document(said: &CommandSaid, text: &str) -> Result<Value, Came> {
     let at = text.find("{\n").ok_or_else(|| not_well(said))?;
     let mut values = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>();
     values.next().and_then(Result::ok).ok_or_else(|| Came::Broken("its document is no JSON".to_owned()))
 }
 
-fn probe(said: &Said) -> Came {
+fn probe(said: &CommandSaid) -> Came {
     let document = match document(said, &said.out) {
         Ok(document) => document,
         Err(came) => return came,
@@ -202,7 +202,7 @@ fn probe(said: &Said) -> Came {
 }
 
 /// The records of the arms but the control, each of which must have had the right bytes.
-fn right(said: &Said) -> Result<Vec<&Record>, Came> {
+fn right(said: &CommandSaid) -> Result<Vec<&Record>, Came> {
     let arms: Vec<&Record> = said.records.iter().filter(|record| !record.is_control()).collect();
     if let Some(Outcome::Missing(missing)) = arms.first().map(|record| &record.outcome) {
         let sentence = format!("{} is not available here: {}; {}", missing.what, missing.reason, missing.remedy);
@@ -219,14 +219,14 @@ fn right(said: &Said) -> Result<Vec<&Record>, Came> {
     }
 }
 
-fn arms(said: &Said) -> Came {
+fn arms(said: &CommandSaid) -> Came {
     match right(said) {
         Ok(arms) => works(format!("{} accesses", arms.iter().map(|record| record.accesses()).sum::<u64>())),
         Err(came) => came,
     }
 }
 
-fn limited(said: &Said) -> Came {
+fn limited(said: &CommandSaid) -> Came {
     match right(said) {
         Ok(arms) if arms.iter().any(|record| record.trial.memory_bytes.is_none()) => {
             Came::Broken("it ran without its limit, and did not say so".to_owned())
@@ -251,7 +251,7 @@ fn no_swap(told: &Value) -> Option<Came> {
     (!remedy.is_empty()).then(|| Came::Lost { said: format!("{}; {remedy}", text(remark, "found")), remedy })
 }
 
-fn beyond(said: &Said) -> Came {
+fn beyond(said: &CommandSaid) -> Came {
     let told = document(said, &said.err);
     match (said.code, told.as_ref().ok().and_then(no_swap)) {
         (Some(0), _) => {}
@@ -283,7 +283,7 @@ fn missing_of(document: &Value) -> Vec<String> {
     document["missing"].as_array().into_iter().flatten().map(sentence).collect()
 }
 
-fn doctor(said: &Said) -> Came {
+fn doctor(said: &CommandSaid) -> Came {
     let document = match document(said, &said.out) {
         Ok(document) if said.code == Some(0) => document,
         Ok(_) => return not_well(said),
@@ -307,14 +307,14 @@ fn doctor(said: &Said) -> Came {
 }
 
 /// The accesses that a trace has of the file.
-fn traced(said: &Said) -> u64 {
+fn traced(said: &CommandSaid) -> u64 {
     let line = said.err.lines().find(|line| line.contains("/tried-data: "));
     let count = line.and_then(|line| line.split("/tried-data: ").nth(1)?.split(' ').next()?.parse().ok());
     count.unwrap_or(0)
 }
 
 /// What a watcher that could not begin said, though the program ran on.
-fn watched(said: &Said, found: String, is_enough: bool) -> Came {
+fn watched(said: &CommandSaid, found: String, is_enough: bool) -> Came {
     let lost = told(&said.err);
     let without = said.err.lines().filter(|line| line.contains("only page faults are recorded")).map(str::to_owned);
     match (said.code, is_enough, lost) {
@@ -325,17 +325,17 @@ fn watched(said: &Said, found: String, is_enough: bool) -> Came {
     }
 }
 
-fn trace(said: &Said) -> Came {
+fn trace(said: &CommandSaid) -> Came {
     let count = traced(said);
     watched(said, format!("{count} of 512 accesses"), count >= 300)
 }
 
-fn trace_calls(said: &Said) -> Came {
+fn trace_calls(said: &CommandSaid) -> Came {
     let count = traced(said);
     watched(said, format!("{count} of 512 calls"), count >= 500)
 }
 
-fn assist(said: &Said) -> Came {
+fn assist(said: &CommandSaid) -> Came {
     // The outcome is on standard error, where the program was started by us.
     let Ok(document) = document(said, &said.err) else { return watched(said, "no outcome".to_owned(), false) };
     let is_ours = |file: &&Value| file["path"].as_str().is_some_and(|path| path.ends_with("/tried-data"));
@@ -348,7 +348,7 @@ fn assist(said: &Said) -> Came {
     }
 }
 
-fn reproduce(said: &Said) -> Came {
+fn reproduce(said: &CommandSaid) -> Came {
     let document = match document(said, &said.out) {
         Ok(document) if matches!(said.code, Some(0 | 3 | 4)) => document,
         Ok(_) => return not_well(said),
@@ -371,7 +371,7 @@ fn by_kswapd(grown: impl Fn(&str) -> u64) -> (u64, u64) {
     (kswapd, 100 * kswapd / (kswapd + grown("pgsteal_direct")).max(1))
 }
 
-fn whole_machine(said: &Said) -> Came {
+fn whole_machine(said: &CommandSaid) -> Came {
     let grown = |name: &str| said.grown.get(name).copied().unwrap_or(0);
     let (pages, share) = by_kswapd(grown);
     match said.out.trim() == memory_sum(WHOLE, 1).to_string() {
@@ -383,7 +383,7 @@ fn whole_machine(said: &Said) -> Came {
     }
 }
 
-fn whole_cache(said: &Said) -> Came {
+fn whole_cache(said: &CommandSaid) -> Came {
     let records = match right(said) {
         Ok(records) => records,
         Err(came) => return came,
@@ -404,11 +404,11 @@ mod tests {
     use super::*;
     use crate::report::synthetic::Run;
 
-    fn check(name: &str) -> &'static Check {
+    fn check(name: &str) -> &'static GuestCheck {
         CHECKS.iter().find(|check| check.name == name).unwrap()
     }
 
-    fn came(name: &str, said: Said) -> Came {
+    fn came(name: &str, said: CommandSaid) -> Came {
         (check(name).judge)(&said)
     }
 
@@ -416,13 +416,13 @@ mod tests {
         Record { answer, outcome, ..Run::of("mmap").record() }
     }
 
-    fn of_records(records: Vec<Record>) -> Said {
-        Said { code: Some(0), records, ..Said::default() }
+    fn of_records(records: Vec<Record>) -> CommandSaid {
+        CommandSaid { code: Some(0), records, ..CommandSaid::default() }
     }
 
     #[test]
     fn a_loss_without_a_sentence_or_a_remedy_is_a_defect() {
-        let ended = |code, err: &str| Said { code: Some(code), err: err.to_owned(), ..Said::default() };
+        let ended = |code, err: &str| CommandSaid { code: Some(code), err: err.to_owned(), ..CommandSaid::default() };
         let told = "majorfault: io_uring is not available here: refused; set kernel.io_uring_disabled=0";
 
         let lost = Came::Lost {
@@ -433,7 +433,7 @@ mod tests {
         assert!(matches!(came("uring", ended(3, "majorfault: no")), Came::Broken(_)));
         assert!(matches!(came("uring", ended(3, "io_uring is not available here: refused")), Came::Broken(_)));
         assert!(matches!(came("uring", ended(101, told)), Came::Broken(_)));
-        assert!(matches!(came("uring", Said { is_late: true, ..ended(3, told) }), Came::Broken(_)));
+        assert!(matches!(came("uring", CommandSaid { is_late: true, ..ended(3, told) }), Came::Broken(_)));
     }
 
     #[test]
@@ -448,7 +448,7 @@ mod tests {
             came("mmap", of_records(vec![record(Answer::Checked, Outcome::Failed("EIO".into()))])),
             Came::Broken(_)
         ));
-        assert!(matches!(came("mmap", Said { code: None, ..of_records(vec![good()]) }), Came::Broken(_)));
+        assert!(matches!(came("mmap", CommandSaid { code: None, ..of_records(vec![good()]) }), Came::Broken(_)));
     }
 
     #[test]
@@ -467,8 +467,12 @@ mod tests {
         let told = |swapped: u64| {
             format!("{{\n\"most_swapped_bytes\": {}, \"advised\": {{\"fetched_bytes\": 9}}}}", swapped << 20)
         };
-        let said =
-            |sum: u64, swapped| Said { code: Some(0), out: format!("{sum}\n"), err: told(swapped), ..Said::default() };
+        let said = |sum: u64, swapped| CommandSaid {
+            code: Some(0),
+            out: format!("{sum}\n"),
+            err: told(swapped),
+            ..CommandSaid::default()
+        };
         let sum = memory_sum(BEYOND, 3);
 
         assert!(matches!(came("run", said(sum, 20)), Came::Works { .. }));
@@ -477,7 +481,7 @@ mod tests {
 
         let killed = |remark: &str| {
             let err = format!("{{\n\"remarks\": [{remark}]}}");
-            came("run", Said { code: Some(137), err, ..Said::default() })
+            came("run", CommandSaid { code: Some(137), err, ..CommandSaid::default() })
         };
         assert!(matches!(killed(r#"{"found": "there is no swap: it dies", "remedy": "make it"}"#), Came::Lost { .. }));
         assert!(matches!(killed(r#"{"found": "there is no swap: it dies", "remedy": ""}"#), Came::Broken(_)));
@@ -486,12 +490,12 @@ mod tests {
 
     #[test]
     fn faults_that_are_not_seen_must_be_told() {
-        let said = |faults: u64, missing: &str| Said {
+        let said = |faults: u64, missing: &str| CommandSaid {
             code: Some(0),
             out: format!(
                 "{{\n\"files\": [{{\"path\": \"/var/tmp/tried-data\", \"faults\": {faults}}}], \"missing\": [{missing}]}}"
             ),
-            ..Said::default()
+            ..CommandSaid::default()
         };
         let missing = r#"{"what": "fault samples", "reason": "refused", "remedy": "be root"}"#;
 
@@ -504,7 +508,7 @@ mod tests {
 
     #[test]
     fn a_trace_without_accesses_must_say_why() {
-        let said = |err: &str| Said { code: Some(0), err: err.to_owned(), ..Said::default() };
+        let said = |err: &str| CommandSaid { code: Some(0), err: err.to_owned(), ..CommandSaid::default() };
         let has = "  /var/tmp/tried-data: 512 by 1 threads, 2.00 MiB";
         let of_a_document = "  \"read_calls_unseen\": \"calls is not available here: no tracepoint; use Linux 6.12\"";
         let lacks = "majorfault: fault samples is not available here: refused; be root; the program runs, but nothing is recorded";
@@ -517,12 +521,12 @@ mod tests {
 
     #[test]
     fn rows_that_assist_leaves_alone_must_be_told_with_a_remedy() {
-        let said = |near: &str| Said {
+        let said = |near: &str| CommandSaid {
             code: Some(0),
             err: format!(
                 "{{\n\"files\": [{{\"path\": \"/var/tmp/tried-data\", \"read_ahead_bytes\": 0, \"used_bytes\": 0, \"near_rows_unread\": {near}}}]}}"
             ),
-            ..Said::default()
+            ..CommandSaid::default()
         };
 
         assert!(matches!(
@@ -535,11 +539,11 @@ mod tests {
 
     #[test]
     fn a_claim_that_cannot_be_told_says_why() {
-        let said = |code, verdict: &str, reason: &str| Said {
+        let said = |code, verdict: &str, reason: &str| CommandSaid {
             code: Some(code),
             out: format!("{{\n\"claims\": [{{\"verdict\": \"{verdict}\", \"reason\": \"{reason}\"}}]}}"),
             records: vec![record(Answer::Checked, Outcome::Done)],
-            ..Said::default()
+            ..CommandSaid::default()
         };
         let found = |said| match came("reproduce", said) {
             Came::Works { found, .. } => found,
@@ -550,17 +554,17 @@ mod tests {
         assert_eq!(found(said(3, "not told", "emulated")), "1 runs: not told: emulated");
         assert!(matches!(came("reproduce", said(3, "not told", "")), Came::Broken(_)));
         assert!(matches!(came("reproduce", said(1, "holds", "")), Came::Broken(_)));
-        assert!(matches!(came("reproduce", Said { records: vec![], ..said(0, "holds", "") }), Came::Broken(_)));
+        assert!(matches!(came("reproduce", CommandSaid { records: vec![], ..said(0, "holds", "") }), Came::Broken(_)));
     }
 
     #[test]
     fn a_facility_without_a_remedy_is_a_defect() {
-        let said = |remedy: &str| Said {
+        let said = |remedy: &str| CommandSaid {
             code: Some(0),
             out: format!(
                 "{{\n\"facilities\": [{{\"name\": \"a\", \"here\": false, \"found\": \"b\", \"remedy\": \"{remedy}\"}}]}}"
             ),
-            ..Said::default()
+            ..CommandSaid::default()
         };
 
         assert!(matches!(came("probe", said("be root")), Came::Works { .. }));

@@ -11,7 +11,7 @@ use std::time::Duration;
 const PAGE: usize = 4096;
 
 /// What is used, and how.
-#[derive(clap::Subcommand, Clone, Debug)]
+#[derive(Clone, Debug)]
 pub enum Exercise {
     /// Fill memory, and read it again from begin to end
     Memory {

@@ -2,8 +2,8 @@
 
 use crate::place::guest::DATA;
 use crate::run;
-use crate::tryout::checks::{CHECKS, Check, Said};
-use crate::tryout::{Came, Case, FORMAT, Tried};
+use crate::tryout::checks::{CHECKS, CommandSaid, GuestCheck};
+use crate::tryout::{Came, FORMAT, GuestCase, Tried};
 use majorfault::{Error, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const LAST_LINES: usize = 8;
 /// Runs the checks of the case, or those that are named, and tells each through `out`.
 ///
 /// Errors: Invalid (this is no guest of ours, an unknown name), Io (the guest cannot be prepared).
-pub fn run(case: &Case, only: &[String], mut out: impl Write) -> Result<()> {
+pub fn run(case: &GuestCase, only: &[String], mut out: impl Write) -> Result<()> {
     // What follows writes to /proc/sys and drops the page cache.
     if std::os::unix::process::parent_id() != 1 || !Path::new("/order.json").exists() {
         return Err(Error::Invalid(
@@ -61,16 +61,16 @@ pub fn run(case: &Case, only: &[String], mut out: impl Write) -> Result<()> {
 /// The checks of a case: those it names, or all that are not special.
 ///
 /// Errors: Invalid for an unknown name.
-pub fn chosen(case: &Case, only: &[String]) -> Result<Vec<&'static Check>> {
+pub fn chosen(case: &GuestCase, only: &[String]) -> Result<Vec<&'static GuestCheck>> {
     if let Some(unknown) = only.iter().find(|name| CHECKS.iter().all(|check| check.name != **name)) {
         let legal: Vec<&str> = CHECKS.iter().map(|check| check.name).collect();
         return Err(Error::Invalid(format!("there is no check \"{unknown}\"; legal are {}", legal.join(", "))));
     }
-    let of_case = |check: &&Check| match case.checks {
+    let of_case = |check: &&GuestCheck| match case.checks {
         [] => !check.is_special,
         named => named.contains(&check.name),
     };
-    let is_asked = |check: &&Check| only.is_empty() || only.iter().any(|name| name == check.name);
+    let is_asked = |check: &&GuestCheck| only.is_empty() || only.iter().any(|name| name == check.name);
     Ok(CHECKS.iter().filter(of_case).filter(is_asked).collect())
 }
 
@@ -84,7 +84,7 @@ fn made(path: &Path) -> std::io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(0o644))
 }
 
-fn made_check(case: &Case, check: &Check, file: &Path) -> Result<Tried> {
+fn made_check(case: &GuestCase, check: &GuestCheck, file: &Path) -> Result<Tried> {
     // What an earlier check left must not help or hinder this one.
     let _ = fs::remove_file(RECORDS);
     rustix::fs::sync();
@@ -129,7 +129,7 @@ fn placed(word: &str, file: &Path) -> String {
     }
 }
 
-fn last_lines(said: &Said) -> Vec<String> {
+fn last_lines(said: &CommandSaid) -> Vec<String> {
     let all: Vec<&str> = said.out.lines().chain(said.err.lines()).filter(|line| !line.trim().is_empty()).collect();
     let short = |line: &&str| line.chars().take(300).collect();
     all[all.len().saturating_sub(LAST_LINES)..].iter().map(short).collect()
@@ -142,7 +142,7 @@ fn counters() -> BTreeMap<String, u64> {
     text.lines().filter_map(pair).collect()
 }
 
-fn run_command(case: &Case, words: &[String]) -> Result<Said> {
+fn run_command(case: &GuestCase, words: &[String]) -> Result<CommandSaid> {
     let mut command = Command::new("/init");
     command.args(words).current_dir(DATA).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // So that all that it started goes with it.
@@ -154,7 +154,7 @@ fn run_command(case: &Case, words: &[String]) -> Result<Said> {
     let outputs = [child.stdout.take().map(reading), child.stderr.take().map(reading)];
     let (code, is_late) = waited(&mut child)?;
     let [out, err] = outputs.map(|thread| thread.and_then(|thread| thread.join().ok()).unwrap_or_default());
-    Ok(Said { code, is_late, out, err, ..Said::default() })
+    Ok(CommandSaid { code, is_late, out, err, ..CommandSaid::default() })
 }
 
 fn reading(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
@@ -190,7 +190,7 @@ mod tests {
 
     fn names(case: &str, only: &[&str]) -> Vec<&'static str> {
         let only: Vec<String> = only.iter().map(|name| (*name).to_owned()).collect();
-        let found = chosen(Case::named(case).unwrap(), &only).unwrap();
+        let found = chosen(GuestCase::named(case).unwrap(), &only).unwrap();
         found.iter().map(|check| check.name).collect()
     }
 

@@ -1,6 +1,6 @@
 //! What works where: our commands, tried in guests with other kernels, file systems and rights than this machine's.
 //!
-//! A [`Case`] is a guest, declared once; a [`Check`] is a command and how its outcome is judged. In the guest each check is run and
+//! A [`GuestCase`] is a guest, declared once; a [`GuestCheck`] is a command and how its outcome is judged. In the guest each check is run and
 //! judged where all that it said is at hand; a line of JSON comes back for each, is kept as a record, and the page is made from the records.
 
 pub mod cases;
@@ -9,8 +9,8 @@ pub mod exercise;
 pub mod inside;
 pub mod page;
 
-pub use cases::{CASES, Case, Loss};
-pub use checks::{CHECKS, Check};
+pub use cases::{CASES, DeclaredLoss, GuestCase};
+pub use checks::{CHECKS, GuestCheck};
 
 use crate::place::guest::{self, Architecture, FromGuest, Spec};
 use crate::run;
@@ -80,7 +80,7 @@ pub struct Tried {
 /// Errors: those of [`guest::run`] before the guest ran its first check, and of `told`. A guest that breaks down later is told as a
 /// check.
 pub fn tried(
-    case: &Case,
+    case: &GuestCase,
     kernel: &str,
     program: Option<&Path>,
     only: &[String],
@@ -124,7 +124,7 @@ enum Boot {
 
 /// Boots a guest for the checks that are left; takes away those that are made.
 fn booted(
-    case: &Case,
+    case: &GuestCase,
     spec: &Spec,
     left: &mut Vec<String>,
     stop: &AtomicBool,
@@ -162,7 +162,7 @@ fn booted(
 }
 
 /// The guest itself as a check that failed.
-fn broken(case: &Case, spec: &Spec, remark: &str, why: String) -> Tried {
+fn broken(case: &GuestCase, spec: &Spec, remark: &str, why: String) -> Tried {
     Tried {
         format: FORMAT,
         tool: run::tool(),
@@ -181,7 +181,8 @@ fn broken(case: &Case, spec: &Spec, remark: &str, why: String) -> Tried {
 
 /// What the case declares about a check beside what it came to: `None` where they agree, else a sentence.
 pub fn surprise(tried: &Tried) -> Option<String> {
-    let expected = Case::named(&tried.case).and_then(|case| case.loses.iter().find(|loss| loss.check == tried.check));
+    let expected =
+        GuestCase::named(&tried.case).and_then(|case| case.loses.iter().find(|loss| loss.check == tried.check));
     match (&tried.came, expected) {
         (Came::Broken(why), _) => Some(why.clone()),
         (Came::Works { .. }, None) => None,
@@ -222,7 +223,7 @@ mod tests {
     use super::*;
 
     fn tried(case: &str, check: &str, came: Came) -> Tried {
-        let case = Case::named(case).unwrap();
+        let case = GuestCase::named(case).unwrap();
         let spec: Spec = format!("guest:{}", case.place).parse().unwrap();
         Tried { check: check.to_owned(), came, ..broken(case, &spec, "", String::new()) }
     }

@@ -1,6 +1,6 @@
 //! The page "what works where", made from records.
 
-use crate::tryout::{CASES, CHECKS, Came, Case, Tried, surprise};
+use crate::tryout::{CASES, CHECKS, Came, GuestCase, Tried, surprise};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -29,12 +29,12 @@ fn latest(records: &[Tried]) -> Latest<'_> {
     latest
 }
 
-fn of_case<'a>(latest: &'a Latest<'_>, case: &'a Case) -> impl Iterator<Item = &'a Tried> {
+fn of_case<'a>(latest: &'a Latest<'_>, case: &'a GuestCase) -> impl Iterator<Item = &'a Tried> {
     latest.values().copied().filter(|tried| tried.case == case.name)
 }
 
 /// Cases of which there is a record.
-fn cases<'a>(latest: &'a Latest<'_>) -> impl Iterator<Item = &'static Case> + 'a {
+fn cases<'a>(latest: &'a Latest<'_>) -> impl Iterator<Item = &'static GuestCase> + 'a {
     CASES.iter().filter(|case| latest.keys().any(|(name, _)| *name == case.name))
 }
 

@@ -17,7 +17,7 @@ majorfault::choices! {
 }
 
 /// What is different for guests with another processor.
-pub struct Machine {
+pub struct GuestMachine {
     /// QEMU's program.
     pub program: &'static str,
     /// The package that has it.
@@ -42,9 +42,9 @@ impl Architecture {
         if cfg!(target_arch = "aarch64") { Architecture::Aarch64 } else { Architecture::X86_64 };
 
     /// What is different with it.
-    pub const fn machine(self) -> &'static Machine {
+    pub const fn machine(self) -> &'static GuestMachine {
         match self {
-            Architecture::X86_64 => &Machine {
+            Architecture::X86_64 => &GuestMachine {
                 program: "qemu-system-x86_64",
                 package: "qemu-system-x86",
                 board: "q35",
@@ -54,7 +54,7 @@ impl Architecture {
                 image: "a bzImage for x86",
                 elf: 62,
             },
-            Architecture::Aarch64 => &Machine {
+            Architecture::Aarch64 => &GuestMachine {
                 program: "qemu-system-aarch64",
                 package: "qemu-system-arm",
                 board: "virt,gic-version=3",
@@ -92,7 +92,7 @@ impl Architecture {
     ///
     /// Errors: why there is none, with the package.
     pub fn emulator(self) -> std::result::Result<String, Missing> {
-        let Machine { program, package, .. } = self.machine();
+        let GuestMachine { program, package, .. } = self.machine();
         let out = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
         out.map(|out| String::from_utf8_lossy(&out.stdout).lines().next().unwrap_or_default().to_owned()).map_err(
             |error| {

@@ -28,7 +28,7 @@ majorfault::choices! {
 }
 
 /// How a file system comes to be.
-pub struct Making {
+pub struct FileSystemTools {
     /// The host's tool that makes it on the image, its package, its words before the image; none where the guest makes it.
     pub tool: Option<(&'static str, &'static str, &'static [&'static str])>,
     /// Modules that a kernel loads for it where it is not part of the image.
@@ -50,7 +50,7 @@ const KEY: &str = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914d
 
 impl FileSystem {
     /// How it comes to be.
-    pub fn making(self) -> Making {
+    pub fn making(self) -> FileSystemTools {
         let (tool, modules, programs): (_, &'static [&'static str], &'static [(&'static str, &'static str)]) =
             match self {
                 FileSystem::Ext4 => (Some(MKE2FS), &[], &[]),
@@ -80,7 +80,7 @@ impl FileSystem {
                     &[("exportfs", "nfs-kernel-server"), ("rpc.mountd", "nfs-kernel-server"), ("ip", "iproute2")],
                 ),
             };
-        Making { tool, modules, programs }
+        FileSystemTools { tool, modules, programs }
     }
 
     /// What is mounted, in order, so that the data directory is of this file system on `device`, a disk of so many bytes.

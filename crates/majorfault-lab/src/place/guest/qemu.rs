@@ -1,6 +1,6 @@
 //! QEMU's command line for a guest.
 
-use crate::place::guest::architecture::{Architecture, Machine};
+use crate::place::guest::architecture::{Architecture, GuestMachine};
 use crate::place::guest::spec::{Accelerator, Spec};
 use majorfault::Need;
 use std::path::Path;
@@ -36,7 +36,7 @@ const INIT: &str = "kernel init";
 
 /// The words of the command, the program first.
 pub fn command(spec: &Spec, architecture: Architecture, accelerator: Accelerator, files: &Files<'_>) -> Vec<String> {
-    let Machine { program, board, emulated, kernel, .. } = architecture.machine();
+    let GuestMachine { program, board, emulated, kernel, .. } = architecture.machine();
     let path = |path: &Path| path.display().to_string();
     let mut words: Vec<String> = [*program, "-nodefaults", "-nographic", "-no-reboot", "-no-user-config"]
         .into_iter()
