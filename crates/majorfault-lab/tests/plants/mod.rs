@@ -265,11 +265,13 @@ pub fn grow() {
         }
         "cold_scan" => {
             let file = data(&dir, 256);
+            let mut map = Map::of(&file, 256 * MIB);
             ready();
             loop {
-                let map = Map::of(&file, 256 * MIB);
                 drop_cache(&file);
                 (0..256 * MIB).step_by(PAGE).for_each(|at| map.touch(at));
+                // The old one goes after it: whoever looks at a moment finds the file mapped.
+                map = Map::of(&file, 256 * MIB);
             }
         }
         "will_need" => {
