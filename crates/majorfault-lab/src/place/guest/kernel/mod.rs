@@ -126,7 +126,12 @@ fn named_in(root: &Path, text: &str) -> Result<BuiltKernel> {
     }
     trusted(root)?;
     let kernels = list_in(root);
-    let found = kernels.iter().find(|kernel| kernel.name == text || kernel.variant == text);
+    // A variant is one for this machine's processor: those for others are meant by their names.
+    let is_for_us = |kernel: &BuiltKernel| {
+        Architecture::of_image(&kernel.image).ok().flatten().is_none_or(|it| it == Architecture::HOST)
+    };
+    let is_it = |kernel: &&BuiltKernel| kernel.name == text || (kernel.variant == text && is_for_us(kernel));
+    let found = kernels.iter().find(is_it);
     found.cloned().ok_or_else(|| Error::Missing(missing(text, &kernels)))
 }
 
@@ -185,6 +190,18 @@ mod tests {
             fs::write(dir.join(DESCRIPTION), serde_json::to_vec(&kernel).unwrap()).unwrap();
         }
         root
+    }
+
+    #[test]
+    fn a_variant_is_for_this_processor_and_a_name_for_any() {
+        let root = with(&[("6.12-ours", "stock", 5), ("6.12-theirs", "stock", 9)]);
+        let other = Architecture::ALL.iter().find(|it| **it != Architecture::HOST).unwrap();
+        let (at, magic) = other.machine().magic;
+        let image = [vec![0; at as usize], magic.to_vec()].concat();
+        fs::write(root.path().join("kernels/6.12-theirs/bzImage"), image).unwrap();
+
+        assert_eq!(named_in(root.path(), "stock").unwrap().name, "6.12-ours");
+        assert_eq!(named_in(root.path(), "6.12-theirs").unwrap().name, "6.12-theirs");
     }
 
     #[test]
