@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a call of `prefetch` costs where nothing has to be read: call_cost.py [--rounds 15] [--calls 500].
 
-Rows of 16 KiB of a file of 64 MiB that is cached: as a whole (the usual case beside memory that suffices), and with pages missing at its end, so
+Rows of 16 KiB of the first 64 MiB of a file of 80 MiB that is cached: as a whole (the usual case beside memory that suffices), and with pages missing at its end, so
 that each row is looked at. Calls with 1 to 256 rows take turns; a line through their medians gives what a call costs and what a row adds. Beside
 them stands what the same call costs without anything behind it, in this interpreter: `nothing(array, rows)`.
 """
