@@ -8,7 +8,8 @@
 #   sdist                                  the sources, without the command
 #
 # Each wheel has the command of the same target in it, and is looked at: the processor, the C library that it needs, and where it can run here, a smoke
-# test in a new environment (tests/smoke.py). MAJORFAULT_AARCH64 is a command that runs a Python of that processor here (an emulator with its root).
+# test in a new environment (tests/smoke.py). MAJORFAULT_AARCH64 is a command that runs a Python of that processor here (an emulator with its root),
+# MAJORFAULT_MUSL one that runs a Python for musl.
 # What cannot be built is told with its reason and a remedy, a command alone as well (the wheel is then without it); the exit code is 1 where a kind that was named is among them. Installs zig, cargo-zigbuild and
 # maturin into an environment below target/, and Rust's targets by rustup.
 set -eu
@@ -62,8 +63,9 @@ first_error() {
     grep -m 1 -E '^error|failed' "$log" || tail -1 "$log"
 }
 
-wheel_of() { # TAG: the newest wheel with it
-    ls -t "$out"/majorfault-*"$1"*.whl 2>/dev/null | head -1
+wheel_of() { # INTERFACE TAG: the newest wheel for both; maturin may put an older name of the same tag before it
+    # shellcheck disable=SC2086
+    ls -t "$out"/majorfault-*-$1-*"$2"*.whl 2>/dev/null | head -1
 }
 
 # looked_at WHEEL PROCESSOR GLIBC: what it needs, told in one line; fails where that is more than the tag promises.
@@ -89,8 +91,9 @@ in_new_environment() { # WHEEL INTERPRETER
     return $code
 }
 
-build() { # KIND TARGET TAG PROCESSOR C-LIBRARY
+build() { # KIND TARGET TAG PROCESSOR C-LIBRARY [INTERFACE]
     kind=$1
+    interface=${6:-abi3}
     if ! have_tools; then
         not_built "$kind" "no maturin, cargo-zigbuild and ziglang ($(tail -1 "$log"))" "install them with: pip install maturin cargo-zigbuild ziglang"
         return
@@ -111,7 +114,7 @@ build() { # KIND TARGET TAG PROCESSOR C-LIBRARY
         not_built "$kind" "$(first_error)" "all that was said is in $log"
         return
     fi
-    wheel=$(wheel_of "$3_$4")
+    wheel=$(wheel_of "$interface" "$3_$4")
     echo "built $wheel"
     if ! looked_at "$wheel" "$4" "$5"; then
         mv "$wheel" "$wheel.refused"
@@ -123,7 +126,7 @@ for kind in ${kinds:-$all}; do
     case $kind in
     manylinux_x86_64)
         build "$kind" x86_64-unknown-linux-gnu manylinux_2_17 x86_64 glibc-2.17
-        wheel=$(wheel_of abi3-manylinux_2_17_x86_64)
+        wheel=$(wheel_of abi3 manylinux_2_17_x86_64)
         case "$failed " in *" $kind "*) ;; *)
             if [ "$(uname -m)" = x86_64 ]; then
                 in_new_environment "$wheel" "$python" || not_built "$kind" "its smoke test failed" "see above"
@@ -133,7 +136,7 @@ for kind in ${kinds:-$all}; do
         ;;
     manylinux_aarch64)
         build "$kind" aarch64-unknown-linux-gnu manylinux_2_17 aarch64 glibc-2.17
-        wheel=$(wheel_of abi3-manylinux_2_17_aarch64)
+        wheel=$(wheel_of abi3 manylinux_2_17_aarch64)
         case "$failed " in *" $kind "*) ;; *)
             if [ -n "${MAJORFAULT_AARCH64:-}" ]; then
                 # shellcheck disable=SC2086
@@ -145,7 +148,14 @@ for kind in ${kinds:-$all}; do
     musllinux_x86_64 | musllinux_aarch64)
         processor=${kind#musllinux_}
         build "$kind" "$processor-unknown-linux-musl" musllinux_1_2 "$processor" musl
-        case "$failed " in *" $kind "*) ;; *) echo "not run here, where Python is for another C library: $(wheel_of "musllinux_1_2_$processor")" ;; esac
+        wheel=$(wheel_of abi3 "musllinux_1_2_$processor")
+        case "$failed " in *" $kind "*) ;; *)
+            if [ -n "${MAJORFAULT_MUSL:-}" ] && [ "$(uname -m)" = "$processor" ]; then
+                # shellcheck disable=SC2086
+                smoke "$wheel" $MAJORFAULT_MUSL || not_built "$kind" "its smoke test failed" "see above"
+            else echo "not run here, MAJORFAULT_MUSL names no Python for that C library and processor: $wheel"; fi
+            ;;
+        esac
         ;;
     free-threaded)
         interpreter=${MAJORFAULT_FREE_THREADED:-python3.14t}
@@ -155,12 +165,12 @@ for kind in ${kinds:-$all}; do
         fi
         MAJORFAULT_INTERPRETER=$interpreter
         export MAJORFAULT_INTERPRETER
-        build "$kind" x86_64-unknown-linux-gnu manylinux_2_17 x86_64 glibc-2.17
+        build "$kind" x86_64-unknown-linux-gnu manylinux_2_17 x86_64 glibc-2.17 'cp*t'
         unset MAJORFAULT_INTERPRETER
-        case "$failed " in *" $kind "*) ;; *) in_new_environment "$(wheel_of t-manylinux_2_17_x86_64)" "$interpreter" || not_built "$kind" "its smoke test failed" "see above" ;; esac
+        case "$failed " in *" $kind "*) ;; *) in_new_environment "$(wheel_of 'cp*t' manylinux_2_17_x86_64)" "$interpreter" || not_built "$kind" "its smoke test failed" "see above" ;; esac
         ;;
     any)
-        wheel=$(wheel_of abi3-)
+        wheel=$(wheel_of abi3 linux)
         if [ -z "$wheel" ]; then
             not_built "$kind" "no wheel is there to make it of" "build one first: $0 manylinux_x86_64 any"
         else
@@ -173,7 +183,16 @@ for kind in ${kinds:-$all}; do
         elif ! (cd crates/majorfault-python && maturin sdist --out "$out") >"$log" 2>&1; then
             not_built "$kind" "$(tail -1 "$log")" "all that was said is in $log"
         else
-            echo "built $(ls -t "$out"/majorfault-*.tar.gz | head -1)"
+            sources=$(ls -t "$out"/majorfault-*.tar.gz | head -1)
+            echo "built $sources"
+            # As pip builds it for those who have no wheel, but with the maturin that is here.
+            place=$(mktemp -d "$root/from-sources.XXXXXX")
+            if ! "$tools/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-index --no-build-isolation --wheel-dir "$place" "$sources" >"$log" 2>&1; then
+                not_built "$kind" "no wheel can be built from it ($(first_error))" "all that was said is in $log"
+            elif ! in_new_environment "$(ls "$place"/*.whl)" "$python"; then
+                not_built "$kind" "the smoke test of what was built from it failed" "see above"
+            fi
+            rm -rf "$place"
         fi
         ;;
     esac

@@ -24,7 +24,8 @@ if [ "${MAJORFAULT_COMMAND:-yes}" != no ]; then
         cargo build --quiet --locked --profile "$profile" $packages --bin majorfault
     else
         built=$target/$built
-        cargo zigbuild --quiet --locked --profile "$profile" --target "$target$glibc" -p majorfault-lab --bin majorfault || exit 3
+        # The linker strips: binutils' strip knows this machine's processor alone.
+        cargo zigbuild --quiet --locked --profile "$profile" --config "profile.$profile.strip=\"symbols\"" --config "profile.$profile.debug=false" --target "$target$glibc" -p majorfault-lab --bin majorfault || exit 3
     fi
     mkdir -p majorfault.data/scripts
     command=majorfault.data/scripts/majorfault

@@ -5,7 +5,10 @@
 //! memory for all of the file and within a quarter of it, with the device's read-ahead as found and 128 KiB; cold, in turns,
 //! program and assistant as the user nobody. Bytes are those that the device read, CPU is the assistant's time over the
 //! program's, and the program's CPU is over that of the run alone. Options: `--rounds N`, `--size MIB`, `--threads N`, `--read-ahead KIB|found`,
-//! `--memory all|quarter`, `--learn` (a fourth program, beside an assistant with the profile of an earlier run), `--tool doctor` (the doctor in place of the assistant: what watching alone costs). Prints the medians
+//! `--memory all|quarter`, `--learn` (a fourth program, beside an assistant with the profile of an earlier run), `--advice` (a program with
+//! `MADV_STRIDED`, on kernels that have it), `--tool doctor` (the doctor in place of the assistant: what watching alone costs), `--majorfault PATH` (the
+//! command, where it is not cargo's: in a guest `/init`), `--root` (program and assistant stay root, where the kernel has no sockets to start another user's
+//! with). Prints the medians
 //! and extremes of the rounds' ratios. Needs root, for the limits and the settings. A case in which the tool failed, or read
 //! nothing ahead of a stride, has no figures; where there was one, the exit code is 1.
 
@@ -57,7 +60,10 @@ struct Plan {
     read_ahead: Vec<Option<u64>>,
     quarter: Vec<bool>,
     tool: String,
+    majorfault: PathBuf,
     learn: bool,
+    advice: bool,
+    user: u32,
 }
 
 impl Plan {
@@ -70,7 +76,10 @@ impl Plan {
             read_ahead: vec![None, Some(128)],
             quarter: vec![false, true],
             tool: "assist".to_owned(),
+            majorfault: PathBuf::from(env!("CARGO_BIN_EXE_majorfault")),
             learn: false,
+            advice: false,
+            user: NOBODY,
         };
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
@@ -81,6 +90,9 @@ impl Plan {
                 "--threads" => plan.threads = vec![value().parse().expect("a number")],
                 "--read-ahead" => plan.read_ahead = vec![value().parse().ok()],
                 "--learn" => plan.learn = true,
+                "--root" => plan.user = 0,
+                "--advice" => plan.advice = true,
+                "--majorfault" => plan.majorfault = PathBuf::from(value()),
                 "--tool" => plan.tool = value().to_owned(),
                 "--memory" => plan.quarter = vec![value() == "quarter"],
                 order => plan.orders.push(order.to_owned()),
@@ -150,6 +162,10 @@ impl Visitor for Touch {
     }
 }
 
+/// The arms that must be asked for.
+const KNOWING: usize = 3;
+const ADVISED: usize = 4;
+
 /// What the assistant beside a program knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
@@ -175,13 +191,14 @@ struct Bench {
     file: PathBuf,
     device: (u32, u32),
     tool: String,
+    user: u32,
     _dir: tempfile::TempDir,
 }
 
 /// Runs all cases; how many of them could not be measured.
 fn compare(plan: &Plan) -> usize {
     let mut failed = 0;
-    let bench = Bench::new(plan.size, &plan.tool);
+    let bench = Bench::new(plan);
     println!(
         "{:<52} {:>8} {:>8} {:>8} {:>20} {:>19} {:>6} {:>5} {:>17}",
         "", "alone", "assist", "policy", "assist/policy speed", "assist/alone speed", "bytes", "CPU", "program's CPU"
@@ -207,7 +224,7 @@ fn compare(plan: &Plan) -> usize {
 }
 
 impl Bench {
-    fn new(size: u64, tool: &str) -> Bench {
+    fn new(plan: &Plan) -> Bench {
         let dir = tempfile::tempdir_in("/var/tmp").expect("a directory in /var/tmp");
         std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).expect("our directory");
         let copy = |from: &Path, name: &str| {
@@ -216,18 +233,18 @@ impl Bench {
             to
         };
         let program = copy(&std::env::current_exe().expect("this program"), "program");
-        let majorfault = copy(Path::new(env!("CARGO_BIN_EXE_majorfault")), "majorfault");
+        let majorfault = copy(&plan.majorfault, "majorfault");
         let file = dir.path().join("data");
         let mut made = std::fs::File::create(&file).expect("room on the disk");
         let block: Vec<u8> = (0..1 << 20).map(|at: u32| (at / 7) as u8).collect();
-        (0..size >> 20).for_each(|_| made.write_all(&block).expect("room on the disk"));
+        (0..plan.size >> 20).for_each(|_| made.write_all(&block).expect("room on the disk"));
         made.sync_all().expect("data on the disk");
         std::os::unix::fs::chown(&file, Some(NOBODY), None).expect("root");
         std::fs::create_dir(dir.path().join("kept")).expect("room on the disk");
         std::os::unix::fs::chown(dir.path().join("kept"), Some(NOBODY), None).expect("root");
         let device = made.metadata().expect("the file just made").dev();
         let device = (rustix::fs::major(device), rustix::fs::minor(device));
-        Bench { program, majorfault, file, device, tool: tool.to_owned(), _dir: dir }
+        Bench { program, majorfault, file, device, tool: plan.tool.clone(), user: plan.user, _dir: dir }
     }
 
     /// Prints the line of a case.
@@ -238,17 +255,18 @@ impl Bench {
             "sequential" | "random" | "chase" => "policy=learned".to_owned(),
             stride => format!("policy=strided,stride={stride},length=8"),
         };
-        let beside = [None, Some(Beside::Anew), None, Some(Beside::Knowing)];
-        let arms = if plan.learn { 4 } else { 3 };
+        let beside = [None, Some(Beside::Anew), None, Some(Beside::Knowing), None];
+        let methods = ["advice=normal", "advice=normal", &policy, "advice=normal", "advice=strided"];
+        let arms: Vec<usize> =
+            (0..5).filter(|arm| (plan.learn || *arm != KNOWING) && (plan.advice || *arm != ADVISED)).collect();
         if plan.learn {
             let _ = std::fs::remove_file(self.profile());
-            self.run(order, threads, "advice=normal", beside[3], limit)?;
+            self.run(order, threads, "advice=normal", beside[KNOWING], limit)?;
         }
-        let mut ran: [Vec<Ran>; 4] = Default::default();
+        let mut ran: [Vec<Ran>; 5] = Default::default();
         for round in 0..plan.rounds {
-            for arm in (0..arms).map(|turn| (turn + round) % arms) {
-                let method = if arm == 2 { policy.as_str() } else { "advice=normal" };
-                ran[arm].push(self.run(order, threads, method, beside[arm], limit)?);
+            for arm in (0..arms.len()).map(|turn| arms[(turn + round) % arms.len()]) {
+                ran[arm].push(self.run(order, threads, methods[arm], beside[arm], limit)?);
             }
         }
         let all: Vec<serde_json::Value> = ran[1].iter().filter_map(|ran| ran.said.clone()).collect();
@@ -276,12 +294,23 @@ impl Bench {
             told(ratio(1, 0, |ran| ran.program_cpu_ns))
         );
         if plan.learn {
-            let of = |under| told(ratio(under, 3, |ran| ran.seconds));
+            let of = |under| told(ratio(under, KNOWING, |ran| ran.seconds));
             println!(
                 "    knowing the stride: {:.3}s, of the policy's speed {}, of its own before {}",
-                seconds(3),
+                seconds(KNOWING),
                 of(2),
                 of(1)
+            );
+        }
+        if plan.advice {
+            let of = |under| told(ratio(under, ADVISED, |ran| ran.seconds));
+            println!(
+                "    MADV_STRIDED: {:.3}s, {} times as fast as alone, {} as with the assistant, {} as the policy, bytes {:.2} of the program's alone",
+                seconds(ADVISED),
+                of(0),
+                of(1),
+                of(2),
+                ratio(ADVISED, 0, |ran| ran.device_bytes).0
             );
         }
         Ok(())
@@ -301,23 +330,23 @@ impl Bench {
         let file = std::fs::File::open(&self.file).expect("the file just made");
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("the page cache lets go");
         let place = limit.map(|bytes| MemoryLimit::create(Bytes(bytes)).expect("the right to limit memory"));
-        let mut child = Command::new(&self.program)
+        let mut child = self
+            .command(&self.program)
             .args(["program", order, &threads.to_string(), &self.file.display().to_string(), method])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .uid(NOBODY)
             .spawn()
             .expect("a child");
         if let Some(place) = &place {
             place.add(child.id()).expect("a place for the child");
         }
         let assistant = beside.map(|beside| {
-            let mut assist = Command::new(&self.majorfault);
+            let mut assist = self.command(&self.majorfault);
             assist.args([&self.tool, &child.id().to_string(), "--for", "3600s", "--json"]);
             if beside == Beside::Knowing {
                 assist.arg("--learn").arg(self.profile());
             }
-            assist.stdout(Stdio::piped()).stderr(Stdio::piped()).uid(NOBODY);
+            assist.stdout(Stdio::piped()).stderr(Stdio::piped());
             let assist = assist.spawn().expect("an assistant");
             std::thread::sleep(std::time::Duration::from_millis(200));
             assist
@@ -335,6 +364,14 @@ impl Bench {
             eprintln!("{order} {seconds:.3} s: {}", said["files"][0]);
         }
         Ok(Ran { seconds, device_bytes, program_cpu_ns: cpu * 1e9, said })
+    }
+
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        if self.user != 0 {
+            command.uid(self.user);
+        }
+        command
     }
 
     fn profile(&self) -> PathBuf {

@@ -16,7 +16,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-pub use records::Records;
+pub use records::{Records, unpacked};
 
 /// Bytes of a file's beginning that tell what it is: a page's title may be long.
 const HEAD: u64 = 64 << 10;
@@ -96,7 +96,13 @@ impl Kind {
     fn is_at(self, path: &Path) -> bool {
         let Ok(file) = File::open(path) else { return false };
         let mut head = Vec::new();
-        let mut reader = BufReader::new(file);
+        let reader = BufReader::new(file);
+        // Records may be compressed; what else is has its mark outside.
+        let plain = match self {
+            Kind::Records => records::unpacked(reader),
+            _ => Ok(Box::new(reader) as Box<dyn BufRead>),
+        };
+        let Ok(mut reader) = plain else { return false };
         if reader.by_ref().take(HEAD).read_to_end(&mut head).is_err() {
             return false;
         }
@@ -552,6 +558,21 @@ mod tests {
         assert!(forced.exists());
         forced.write(PAGE).unwrap();
         assert_eq!(text(&notes), PAGE);
+    }
+
+    #[test]
+    fn records_that_are_compressed_are_ours_and_other_compressed_files_are_not() {
+        let (dir, mut outputs) = world();
+        let path = dir.path().join("a.jsonl.gz");
+        outputs.records("--records", Some(&path), "x").unwrap().add(&Run::of("mmap").record()).unwrap();
+        let notes = dir.path().join("notes.gz");
+        let mut packer = flate2::write::GzEncoder::new(File::create(&notes).unwrap(), flate2::Compression::best());
+        packer.write_all(b"my notes\n").unwrap();
+        packer.finish().unwrap();
+
+        let claimed = |path: &Path| Outputs::new(Force::default()).claim("--resume", Kind::Records, path).map(|_| ());
+        assert!(claimed(&path).is_ok());
+        assert!(claimed(&notes).unwrap_err().to_string().contains("is not a file of majorfault's records"));
     }
 
     #[test]

@@ -757,6 +757,15 @@ fn an_interrupted_session_is_resumed_from_its_records() {
     let after = world.text("s1.jsonl");
     assert!(after.starts_with(&before) && after.len() > before.len());
     assert_eq!(made_twice(&after), Vec::<String>::new(), "nothing that stands was run twice");
+    assert_eq!(sessions_of(&world, "s1.jsonl").len(), 1);
+
+    // What a guest is told: the same, but the new records are apart. They may be of runs that others disturbed.
+    world
+        .majorfault(&["reproduce", "S1", "-q", "--dir", ".", "--earlier", "s1.jsonl", "--records", "rest.jsonl"])
+        .ends_with(&[0]);
+    let both = after.clone() + &world.text_or_empty("rest.jsonl");
+    assert_eq!(made_twice(&both), Vec::<String>::new(), "runs that the earlier records have were made");
+    assert_eq!(world.text("s1.jsonl"), after);
 }
 
 /// Runs in a text of records that stand more than once. What others disturbed is made again.

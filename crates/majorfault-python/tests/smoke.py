@@ -33,4 +33,4 @@ said = "not run"
 if sys.argv[1:] != ["not-run"]:
     said = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout.strip() if os.path.exists(command) else "not there"
 lock = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", without the lock"
-print(f"works: Python {platform.python_version()}{lock} on {platform.machine()}, {platform.libc_ver()[0] or 'musl'}; the command: {said}")
+print(f"works: Python {platform.python_version()}{lock} on {platform.machine()}, {'musl' if 'musl' in str(sysconfig.get_config_var('HOST_GNU_TYPE')) + str(sysconfig.get_config_var('MULTIARCH')) else platform.libc_ver()[0]}; the command: {said}")

@@ -1,5 +1,6 @@
 """Arrays of other libraries: rows announced are the rows read. What is not installed is skipped."""
 
+import ctypes
 import itertools
 import pickle
 
@@ -73,6 +74,145 @@ def test_rows_of_a_table_wait_for_no_fault(table, counted):
     assert cost.faults <= 16 + Cost.STRAY_FAULTS
     assert resident(path, path.stat().st_size) < path.stat().st_size // 4
     assert majorfault.arrow.take(mapped, WANTED).equals(whole.take(WANTED))
+
+
+KINDS = {
+    "numbers": (lambda row: row * 3, "int64"),
+    "texts": (lambda row: None if row % 7 == 0 else str(row) * (row % 90), "string"),
+    "bytes": (lambda row: bytes([row % 256]) * 300, "large_binary"),
+    "bits": (lambda row: None if row % 5 == 0 else row % 3 == 0, "bool_"),
+    "lists": (lambda row: [row] * (row % 40), ("list_", "int32")),
+    "texts_of_lists": (lambda row: ["a" * row] * (row % 4), ("list_", "string")),
+    "fixed": (lambda row: [row, row + 1, row + 2], ("list_", "int16", 3)),
+    "words": (lambda row: ["x", "y", "zz"][row % 3], ("dictionary", "int32", "string")),
+    "fields": (lambda row: None if row % 11 == 0 else {"path": str(row), "place": row / 2}, {"path": "string", "place": "float64"}),
+    "nothing": (lambda row: None, "null"),
+}
+
+
+@pytest.fixture(params=["file", "sliced", "alone"])
+def kinds(request, folder):
+    """Every kind of column in chunks of unlike lengths, one of them empty; a slice of such a table; one whose chunks are in memory of their own."""
+    pa = pytest.importorskip("pyarrow")
+
+    def kind(given):
+        if isinstance(given, dict):
+            return pa.struct({name: kind(one) for name, one in given.items()})
+        if isinstance(given, tuple):
+            return getattr(pa, given[0])(*[kind(one) if isinstance(one, str) else one for one in given[1:]])
+        return getattr(pa, given)()
+
+    schema = pa.schema({name: kind(given) for name, (_, given) in KINDS.items()})
+    path = folder / "kinds.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+        for begin, end in ((0, 100), (100, 100), (100, 101), (101, 600)):
+            columns = [pa.array([make(row) for row in range(begin, end)], schema.field(name).type) for name, (make, _) in KINDS.items()]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+    mapped = pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
+    return {"file": mapped, "sliced": mapped.slice(37, 500), "alone": pa.concat_tables([mapped.slice(3, 90), pa.table(mapped.slice(5, 70).to_pydict(), schema)])}[request.param]
+
+
+def bytes_of(found):
+    """The addresses of all bytes of parts that are in the mapped file."""
+    from majorfault._parts import joined
+
+    addresses = set()
+    for part in joined(found):
+        begin = np.frombuffer(part.buffer, "u1").ctypes.data
+        addresses.update(address for at, length in zip(part.begins, part.lengths, strict=True) for address in range(begin + at, begin + at + length))
+    return addresses
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_columns_that_were_looked_up_have_the_bytes_that_chunks_have(kinds, name):
+    """The first call takes each chunk apart, later ones compute where the rows are."""
+    pytest.importorskip("pyarrow")
+    from majorfault._columns import Column, Unknown
+    from majorfault.arrow import _chunks
+
+    column = kinds[name]
+    try:
+        known = Column(column)
+    except Unknown:
+        # Chunks of memory that are not cut from one file, lists of lists, and what has no width are left to `_chunks`.
+        assert column.num_chunks == 2 or name in ("texts_of_lists", "nothing")
+        return
+
+    for rows in ([0], [len(kinds) - 1, 0, 64, 63, 62, 64], list(range(len(kinds)))):
+        assert bytes_of(known.parts(np.array(rows))) == bytes_of(_chunks(column.chunks, rows, len(column)))
+
+
+def test_fields_of_a_slice_are_announced_where_they_are(kinds):
+    """A field of a slice begins where the slice does: it was moved twice, which announced other rows, or none by an IndexError."""
+    pa = pytest.importorskip("pyarrow")
+    from majorfault.arrow import _chunks
+
+    column = kinds["fields"]
+    for row in (0, 62, 63, len(kinds) - 1):
+        places = pa.chunked_array([chunk.field("place") for chunk in column.chunks])
+
+        assert bytes_of(_chunks(places.chunks, [row], len(column))) <= bytes_of(_chunks(column.chunks, [row], len(column)))
+        if column.num_chunks > 2:
+            begin = min(bytes_of([part for part in _chunks(places.chunks, [row], len(column)) if part.lengths[0] == 8]))
+            assert np.ctypeslib.as_array((ctypes.c_double * 1).from_address(begin))[0] == (column[row]["place"].as_py() or 0)
+
+
+def test_a_table_is_looked_up_at_its_second_use_and_forgotten_with_it(kinds):
+    import gc
+
+    from majorfault import _columns
+
+    wanted = np.array([3, 140, 0])
+    first, second, third = (majorfault.prefetch(kinds, rows) for rows in (wanted, wanted, wanted - len(kinds)))
+    key = id(kinds)
+
+    assert first == second == third
+    assert len(_columns._met[key][1].known) == len(KINDS)
+    with pytest.raises(IndexError):
+        majorfault.prefetch(kinds, [len(kinds)])
+
+    copy = kinds.slice(0)
+    key = id(copy)
+    majorfault.prefetch(copy, wanted)
+    assert key in _columns._met
+    del copy
+    gc.collect()
+    assert key not in _columns._met
+
+
+@pytest.mark.parametrize("taken", ["table", "column", "batch", "array"])
+def test_rows_taken_of_several_chunks_read_no_other_rows(table, counted, taken):
+    """Arrow makes one chunk of all before it takes lists or texts, which reads the whole file."""
+    pa = pytest.importorskip("pyarrow")
+    import majorfault.arrow
+
+    mapped, whole, path = table
+    # Orders, twice the same, from the end, one chunk alone, none.
+    wanted = {"table": WANTED, "column": [*WANTED.tolist(), 5, 5, -1], "batch": [3, 1], "array": []}[taken]
+    source = {"table": mapped, "column": mapped["lists"], "batch": mapped.to_batches()[0], "array": mapped["texts"].chunk(1)}[taken]
+    rows = np.asarray(wanted, np.int64)
+
+    with Cost() as cost:
+        found = majorfault.arrow.take(source, wanted)
+
+    assert cost.faults <= 16 + Cost.STRAY_FAULTS
+    assert resident(path, path.stat().st_size) < path.stat().st_size // 4
+    expected = {"table": whole, "column": whole["lists"], "batch": whole, "array": whole["texts"]}[taken].take(np.where(rows < 0, rows + ROWS, rows))
+    assert found.to_pylist() == expected.to_pylist()
+    assert type(found) is type(source) and found.equals(source.take(pa.array(rows % len(source))))
+
+
+def test_kinds_that_have_dictionaries_and_fields_are_taken_of_several_chunks():
+    pa = pytest.importorskip("pyarrow")
+    from majorfault.arrow import gathered
+
+    texts = pa.chunked_array([pa.array(["a", "b", None]).dictionary_encode(), pa.array(["c", "a"]).dictionary_encode()])
+    fields = pa.chunked_array([pa.array([{"x": 1, "y": "q"}, None, {"x": 3, "y": None}]), pa.array([{"x": 4, "y": "r"}, {"x": 5, "y": "s"}])])
+    for column in (texts, fields, pa.chunked_array([[1, 2], [3]]), pa.chunked_array([], pa.string())):
+        rows = np.array([4, 1, 0, 4]) % len(column) if len(column) else np.array([], np.int64)
+
+        assert gathered(column, rows).to_pylist() == column.take(pa.array(rows)).to_pylist()
+        assert gathered(column, rows).type == column.type
 
 
 @pytest.mark.parametrize("column", ["lists", "texts", "ragged", "numbers"])
@@ -170,9 +310,9 @@ def test_rows_of_a_shuffled_data_set_are_announced_where_they_are(dataset, chang
     row = data[77]["numbers"]
 
     def places(of, number):
-        return [(part.begins.tolist(), part.lengths.tolist()) for part in parts(of, [number])]
+        return bytes_of(parts(of, [number]))
 
-    assert row != 77 and places(data, 77) == places(dataset, row)
+    assert row != 77 and len(places(data, 77)) >= 8 and places(data, 77) == places(dataset, row)
     assert places(data.with_format("numpy", columns=["numbers"]), 77) == places(dataset.select_columns(["numbers"]), row)
 
 
@@ -256,7 +396,7 @@ def store(folder):
     return h5py.File(path, "r"), path
 
 
-@pytest.mark.parametrize(("name", "length"), [("plain", 32 * 4096), ("chunks", None), ("line", 30 * 32768)])
+@pytest.mark.parametrize(("name", "length"), [("plain", None), ("chunks", None), ("line", 30 * 32768)])
 def test_chunks_of_hdf5_that_hold_the_rows_are_read(store, counted, name, length):
     import majorfault.h5py
 
@@ -277,6 +417,59 @@ def test_chunks_of_hdf5_that_hold_the_rows_are_read(store, counted, name, length
         majorfault.h5py.prefetch(data, [len(data)])
     with pytest.raises(majorfault.Invalid, match="majorfault.h5py.prefetch"):
         majorfault.prefetch(data)
+
+
+def test_rows_of_contiguous_hdf5_are_announced_as_hdf5_reads_them(store, counted):
+    """HDF5 reads 64 KiB for a row of 4 KiB (its sieve buffer). Only the row was announced, so that the read waited for the rest."""
+    import majorfault.h5py
+
+    file, path = store
+    data = file["plain"]
+    # Away from each other, and the last ones: a read ends with the data set.
+    wanted = [*range(0, ROWS - 32, 32), ROWS - 2]
+    _ = data[0], drop(path)
+
+    asked = majorfault.h5py.prefetch(data, wanted)
+    with Cost() as cost:
+        found = data[wanted]
+
+    assert found[:, 0].tolist() == wanted
+    assert asked == (len(wanted) - 1) * (64 << 10) + 2 * 4096
+    assert cost.read(0)
+
+
+def test_chunks_are_looked_up_once_while_a_file_is_only_read(store, folder):
+    h5py = pytest.importorskip("h5py")
+    import majorfault.h5py
+
+    file, path = store
+    majorfault.h5py._kept.clear()
+    for name, few, many in (("chunks", [7, 900], range(0, ROWS, 4)), ("line", [70_000, 9], range(0, 1 << 20, 4096))):
+        alone = [sorted(majorfault.h5py.places(file[name], [row])) for row in few]
+        together = sorted(majorfault.h5py.places(file[name], few))
+        every = sorted(majorfault.h5py.places(file[name], many))
+
+        assert together == sorted(sum(alone, []))
+        assert every == sorted(majorfault.h5py.places(file[name]))
+        assert set(together) < set(every)
+    assert len(majorfault.h5py._kept) == 2
+
+    # Another file of this name, whose data set has other places; one that grows.
+    file.close()
+    path.unlink()
+    with h5py.File(path, "w") as written:
+        written.create_dataset("before", data=np.arange(10_000))
+        written.create_dataset("line", data=np.arange(1 << 20), chunks=(4096,), maxshape=(None,))
+    with h5py.File(path) as again, open(path, "rb") as raw:
+        begin, length = next(majorfault.h5py.places(again["line"], [8192]))
+        raw.seek(begin)
+        assert np.frombuffer(raw.read(length), "i8")[0] == 8192
+    with h5py.File(path, "r+") as growing:
+        line = growing["line"]
+        assert len(list(majorfault.h5py.places(line))) == 256
+        line.resize((1 << 20) + 5000, 0)
+        line[1 << 20 :] = 7
+        assert len(list(majorfault.h5py.places(line))) == 258
 
 
 def test_places_of_chunks_are_those_of_their_bytes(store):
@@ -309,6 +502,32 @@ def test_rows_of_a_backed_anndata_are_announced(folder):
     assert (backed[[3, 900]].X.toarray() == matrix[[3, 900]].toarray()).all()
 
 
+@pytest.mark.parametrize("chunks", [None, 1000])
+@pytest.mark.parametrize("alone", [0, 1 << 60])
+def test_places_of_sparse_rows_are_those_of_their_items(folder, monkeypatch, chunks, alone):
+    """All items of the rows were listed and sorted, which took longer than reading them."""
+    h5py = pytest.importorskip("h5py")
+    sparse = pytest.importorskip("scipy.sparse")
+    import majorfault.h5py
+
+    monkeypatch.setattr(majorfault.h5py, "READ_ALONE", alone)
+    path = folder / "sparse.h5"
+    matrix = sparse.random(ROWS, 300, 0.2, "csr", "f4", np.random.default_rng(6))
+    matrix = sparse.vstack([matrix, sparse.csr_matrix((2, 300), dtype="f4"), matrix[:3]]).tocsr()
+    with h5py.File(path, "w") as file:
+        group = file.create_group("X")
+        for name in ("data", "indices", "indptr"):
+            group.create_dataset(name, data=getattr(matrix, name), chunks=(chunks,) if chunks and name != "indptr" else None)
+
+    with h5py.File(path) as file:
+        for rows in ([5], [ROWS, ROWS + 1], [ROWS + 4, 0, 5, 6, -1], []):
+            items = np.concatenate([np.arange(*matrix.indptr[row : row + 2]) for row in np.array(rows, int) % (ROWS + 5)] or [np.arange(0)])
+            places = sorted(majorfault.h5py.places_sparse(file["X"], rows))
+
+            assert places == sorted(place for name in ("data", "indices") for place in majorfault.h5py.places(file["X"][name], items))
+            assert bool(places) == bool(len(items))
+
+
 # safetensors
 
 
@@ -338,6 +557,44 @@ def test_tensors_come_in_the_files_order_with_the_next_ones_ahead(model, counted
     assert majorfault.safetensors.prefetch(model, ["t03"]) == size
     with pytest.raises(majorfault.Invalid, match="no tensor"):
         list(majorfault.safetensors.names_ahead(model, ["t99"]))
+
+
+@pytest.mark.parametrize("is_tight", [True, False])
+def test_tensors_that_were_used_give_way_where_memory_is_tight(model, monkeypatch, is_tight):
+    """What was read ahead was evicted before its turn, and read twice: a fourth more than the file where it is kept within 1.2 times of its size."""
+    safetensors = pytest.importorskip("safetensors")
+    import majorfault._files as files
+    import majorfault.safetensors
+
+    size, told, free, announced, ahead = 1 << 20, [], [(31 if is_tight else 33) << 20], [], []
+    cool, prefetch_file = files.cool, files.prefetch_file
+
+    monkeypatch.setattr(files, "LOOK", 4 * size)
+    monkeypatch.setattr(files, "cool", lambda file, extents: told.append((extents, cool(file, extents))))
+    monkeypatch.setattr(files, "prefetch_file", lambda file, extents: announced.append(prefetch_file(file, extents)))
+    monkeypatch.setattr(majorfault._native.core, "free_bytes", lambda: free[-1])
+
+    with safetensors.safe_open(model, "np") as file:
+        for turn, name in enumerate(majorfault.safetensors.names_ahead(model)):
+            file.get_tensor(name)
+            ahead.append(len(announced) - turn)
+            free.append(free[-1] if turn < 4 else 8 << 20)
+
+    places = list(majorfault.safetensors.places(model).values())
+    assert told == ([(places[at : at + 4], 4 * size) for at in (0, 4, 8, 12)] if is_tight else [])
+    assert ahead[:4] == [7 if is_tight else 8] * 4 and ahead[13:15] == [2, 2]
+
+
+def test_a_file_that_is_not_mapped_has_nothing_to_give_up(folder):
+    from majorfault._files import cool
+
+    path = folder / "a name with blanks"
+    path.write_bytes(bytes(100_000))
+    with open(path, "rb") as file:
+        assert cool(file.fileno(), [(0, 100_000)]) == 0
+        mapped = np.memmap(path, "u1", "r", offset=8192, shape=(50_000,))
+        assert cool(file.fileno(), [(0, 9000), (58_000, 10_000)]) == 9000 - 8192 + (8192 + 50_000 + 4095) // 4096 * 4096 - 58_000
+        assert mapped[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ fn in_guest(
     page: Option<&outputs::Output>,
 ) -> Result<Exit> {
     guest::without_files(&args.files)?;
-    let (records, ended) = guest::run(place, stop, &mut kept, args.quiet)?;
+    let (records, ended) = guest::run(place, None, stop, &mut kept, args.quiet)?;
     if records.is_empty() {
         return Ok(ended);
     }

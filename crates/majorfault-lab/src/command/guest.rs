@@ -2,9 +2,10 @@
 
 use crate::command::Exit;
 use crate::outputs::Records;
-use crate::place::guest::{self, FromGuest, Spec, init};
+use crate::place::guest::{self, BROUGHT, FromGuest, Spec, init};
 use crate::record::Record;
 use majorfault::{Error, Result};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 /// Options that name something of the host, and take a value.
@@ -22,22 +23,49 @@ pub struct GuestPlace {
     pub place: Option<Spec>,
 }
 
-/// Runs this process's own command line in a guest; the records that came back, each kept as it came, and how it ended.
+/// Runs this process's own command line in a guest; the records that came back, each kept as it came, and how it ended. The
+/// runs that the records of `earlier` have are not made.
 ///
 /// Errors: those of [`guest::run`]; Io where a record cannot be kept.
-pub fn run(spec: &Spec, stop: &AtomicBool, kept: &mut Records, quiet: bool) -> Result<(Vec<Record>, Exit)> {
+pub fn run(
+    spec: &Spec,
+    earlier: Option<&Path>,
+    stop: &AtomicBool,
+    kept: &mut Records,
+    quiet: bool,
+) -> Result<(Vec<Record>, Exit)> {
     let arguments = std::env::args_os().skip(1).map(|word| {
         word.into_string().map_err(|word| {
             Error::Invalid(format!("the argument {} is not UTF-8, and a guest is told text", word.display()))
         })
     });
-    let arguments: Vec<String> = arguments.collect::<Result<_>>()?;
-    let GuestRuns { records, exit, complaint } = measured(spec, &arguments, stop, quiet, |record| kept.add(record))?;
+    let mut work = GuestWork { arguments: arguments.collect::<Result<_>>()?, brought: Vec::new() };
+    if let Some(path) = earlier {
+        work.bring("--earlier", path);
+    }
+    let GuestRuns { records, exit, complaint } = measured(spec, &work, stop, quiet, |record| kept.add(record))?;
     if let Some(complaint) = complaint {
         // The bytes and counts were checked; what the kernel thinks of itself is told beside them.
         eprintln!("majorfault: {complaint}");
     }
     Ok((records, exit))
+}
+
+/// A command line for a guest.
+#[derive(Debug, Default)]
+pub struct GuestWork {
+    /// Its words.
+    pub arguments: Vec<String>,
+    /// Files of the host that go with it.
+    pub brought: Vec<PathBuf>,
+}
+
+impl GuestWork {
+    fn bring(&mut self, option: &str, file: &Path) {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        self.arguments.extend([option.to_owned(), format!("{BROUGHT}/{name}")]);
+        self.brought.push(file.to_owned());
+    }
 }
 
 /// What came back from a guest.
@@ -55,13 +83,13 @@ pub struct GuestRuns {
 /// Errors: those of [`guest::run`] and of `keep`.
 pub fn measured(
     spec: &Spec,
-    arguments: &[String],
+    work: &GuestWork,
     stop: &AtomicBool,
     quiet: bool,
     mut keep: impl FnMut(&Record) -> Result<()>,
 ) -> Result<GuestRuns> {
     let (mut records, mut place, mut complaint) = (Vec::new(), String::new(), None);
-    let code = guest::run(spec, &forwarded(arguments.iter().cloned()), &[], stop, |told| {
+    let code = guest::run(spec, &forwarded(work.arguments.iter().cloned()), &work.brought, stop, |told| {
         match told {
             FromGuest::Ready(remark) => place = remark,
             FromGuest::Record(line) => {
@@ -131,6 +159,17 @@ mod tests {
 
         assert_eq!(kept, words("compare -m mmap --bs 64 --runs=2 --quiet --records /run/records"));
         assert_eq!(forwarded(words(several).into_iter()), words("reproduce S1 --quiet --records /run/records"));
+    }
+
+    #[test]
+    fn the_records_of_a_session_that_goes_on_go_with_it() {
+        let mut work = GuestWork { arguments: words("reproduce S1 --resume here/a.jsonl"), ..GuestWork::default() };
+
+        work.bring("--earlier", Path::new("here/a.jsonl"));
+
+        assert_eq!(work.brought, [Path::new("here/a.jsonl")]);
+        let kept = forwarded(work.arguments.into_iter());
+        assert_eq!(kept, words("reproduce S1 --earlier /brought/a.jsonl --quiet --records /run/records"));
     }
 
     #[test]

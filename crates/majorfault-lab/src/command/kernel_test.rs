@@ -1,6 +1,7 @@
 //! `majorfault kernel test`: what guests are good for, checked by counting in them.
 
-use crate::command::{Exit, guest, stop_flag};
+use crate::command::guest::{self, GuestWork};
+use crate::command::{Exit, stop_flag};
 use crate::outputs::{Force, Outputs, Records};
 use crate::place::guest::{self as place, BROUGHT, FromGuest, Spec, kernel};
 use crate::record::{Answer, Outcome, Record};
@@ -179,8 +180,9 @@ fn checked(check: &Check, args: &Args, stop: &AtomicBool, kept: &mut Records) ->
             Work::Selftest(seconds) => return selftest(&spec, seconds, stop),
             Work::Measure { command, .. } => command,
         };
-        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
-        let measured = guest::measured(&spec, &words, stop, true, |record| kept.add(record))?;
+        let words = command.split_whitespace().map(str::to_owned).collect();
+        let work = GuestWork { arguments: words, ..GuestWork::default() };
+        let measured = guest::measured(&spec, &work, stop, true, |record| kept.add(record))?;
         if let Some(complaint) = measured.complaint {
             return Ok(Err(complaint));
         }

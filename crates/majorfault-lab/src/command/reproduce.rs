@@ -8,7 +8,7 @@ use crate::command::{Bars, Exit, stop_flag};
 use crate::experiment::{self, Entry, Experiment, Judge, Making, Planned, Scale, Setting, Store};
 use crate::machine;
 use crate::outputs::{Force, Kind, Output, Outputs, Records};
-use crate::place;
+use crate::place::{self, guest::Spec};
 use crate::record::{Cause, Cell, Outcome, Record};
 use crate::report::{ledger, ledger_json};
 use crate::run;
@@ -52,6 +52,9 @@ pub struct Args {
     /// the name without the number: sessions that are whole stay as they are, those that are missing are made
     #[arg(long, value_name = "RECORDS", conflicts_with = "records")]
     resume: Option<PathBuf>,
+    /// Runs that these records have are not made: what --resume is to a guest
+    #[arg(long, value_name = "RECORDS", hide = true, conflicts_with = "resume")]
+    earlier: Option<PathBuf>,
     /// Judge these records instead of running anything, each session separately; gzip-compressed files are read as well
     #[arg(long, value_name = "RECORDS", num_args = 1.., conflicts_with_all = ["resume", "records"])]
     from: Vec<PathBuf>,
@@ -184,29 +187,53 @@ fn measure_all(
         if args.sessions > 1 && !args.quiet {
             eprintln!("session {number} of {}", args.sessions);
         }
-        records.extend(match &args.place.place {
-            Some(guest) => {
-                guest::without_files(args.resume.as_slice())?;
-                guest::run(guest, stop, &mut place.records, args.quiet)?.0
+        let made = match &args.place.place {
+            Some(guest) => in_guest(guest, &mut place, stop, args.quiet),
+            None => measure(args, chosen, place, stop),
+        };
+        match made {
+            Ok(made) => records.extend(made),
+            Err(error) => {
+                say_how_to_go_on(&first, args.sessions);
+                return Err(error);
             }
-            None => measure(args, chosen, place, stop)?,
-        });
+        }
     }
-    if stop.load(Ordering::Relaxed) && !args.quiet && args.place.place.is_none() {
-        let words = sessions::resuming(&first, args.sessions);
-        eprintln!("to go on: the same command with {words} instead of --records");
+    if stop.load(Ordering::Relaxed) && !args.quiet {
+        say_how_to_go_on(&first, args.sessions);
     }
     Ok(records)
 }
 
+/// Says by which words a session that ended half-way is continued, where there are records of it.
+fn say_how_to_go_on(first: &Path, count: u32) {
+    if std::fs::metadata(first).is_ok_and(|meta| meta.len() > 0) {
+        eprintln!("to go on: the same command with {} instead of --records", sessions::resuming(first, count));
+    }
+}
+
+/// One session in a guest: what it had before, and what came back.
+fn in_guest(guest: &Spec, place: &mut SessionPlace, stop: &AtomicBool, quiet: bool) -> Result<Vec<Record>> {
+    let mut records = earlier(place.resumed.as_deref())?;
+    records.extend(guest::run(guest, place.resumed.as_deref(), stop, &mut place.records, quiet)?.0);
+    Ok(records)
+}
+
+/// What a session had before.
+///
+/// Errors: those of [`session::load`].
+fn earlier(resumed: Option<&Path>) -> Result<Vec<Record>> {
+    resumed.map_or(Ok(Vec::new()), |path| session::load(&[path.to_owned()]))
+}
+
 /// Runs every experiment, one after another; its data is gone when the next begins.
 fn measure(args: &Args, chosen: &[&'static Experiment], place: SessionPlace, stop: &AtomicBool) -> Result<Vec<Record>> {
-    let SessionPlace { name, records: mut kept, resumed: earlier } = place;
+    let SessionPlace { name, records: mut kept, resumed } = place;
     place::clean_stale();
     let dir = room(args, chosen)?;
     let others = other_devices(args)?;
     std::iter::once(&dir).chain(&others).for_each(|dir| experiment::clean_stale(dir));
-    let mut records = earlier.as_deref().map_or(Ok(Vec::new()), resumed)?;
+    let mut records = earlier(resumed.as_deref().or(args.earlier.as_deref()))?;
     let name = records.last().and_then(|last| goes_on(last, args.scale)).unwrap_or(name);
     let bars = Bars::new(args.quiet);
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
@@ -275,17 +302,6 @@ impl Earlier {
 
 fn unnamed(experiment: &Experiment, scale: Scale) -> Cell {
     Cell { experiment: experiment.id.to_owned(), name: String::new(), scale: scale.name().to_owned() }
-}
-
-/// The records of an interrupted session.
-///
-/// Errors: Invalid where they are compressed, because nothing can be added to them.
-fn resumed(path: &Path) -> Result<Vec<Record>> {
-    if session::is_compressed(path) {
-        let path = path.display();
-        return Err(Error::Invalid(format!("{path} is compressed; gunzip it, so that runs can be added to it")));
-    }
-    session::load(std::slice::from_ref(&path.to_owned()))
 }
 
 /// The session that a new run belongs to after this record: the same where program, kernel and scale are the same.
@@ -457,14 +473,5 @@ mod tests {
         assert_eq!(ends(run(0).spoiled("600 MiB were cached"), &["S0"]), Exit::Invalid);
         assert_eq!(ends(run(0), &["S0"]), Exit::Ok);
         assert_eq!(ends(run(0), &["S4.systems"]), Exit::Ok);
-    }
-
-    #[test]
-    fn compressed_records_are_not_added_to() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a.jsonl.gz");
-        std::fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();
-
-        assert!(resumed(&path).unwrap_err().to_string().contains("gunzip it"));
     }
 }

@@ -2,11 +2,38 @@
 
 use super::{Place, former};
 use crate::record::Record;
+use flate2::bufread::MultiGzDecoder;
+use flate2::{Compression, write::GzEncoder};
 use majorfault::{Error, Result};
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// First bytes of what gzip compressed (RFC 1952, 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The same bytes, decompressed where they begin as those that gzip compressed, in one member or several.
+///
+/// Errors: Io.
+pub fn unpacked(mut packed: impl BufRead + 'static) -> std::io::Result<Box<dyn BufRead>> {
+    Ok(match packed.fill_buf()?.starts_with(&GZIP) {
+        true => Box::new(BufReader::new(MultiGzDecoder::new(packed))),
+        false => Box::new(packed),
+    })
+}
+
+/// Whether a file's next line is to be compressed: as the lines before it, or as its name says.
+fn is_packed(path: &Path, replaces: bool) -> bool {
+    let mut first = [0; 2];
+    // A pipe or a device is not read from: it would wait, or lose what is in it.
+    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let mut read = |path: &Path| File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    match is_file && !replaces && read(path).is_ok() {
+        true => first == GZIP,
+        false => path.extension().is_some_and(|ending| ending == "gz"),
+    }
+}
 
 /// Whether a line is a record of ours, of whatever format.
 pub(super) fn is_one(line: &[u8]) -> bool {
@@ -24,6 +51,8 @@ pub struct Records {
     replaces: bool,
     /// We made it: it is removed again where no record comes.
     is_made: bool,
+    /// Each line is compressed, a member of its own, so that those before it stay readable whatever ends us.
+    is_packed: bool,
 }
 
 impl Records {
@@ -31,9 +60,9 @@ impl Records {
     ///
     /// Errors: Io.
     pub(super) fn at(path: &Path, replaces: bool) -> Result<Records> {
-        let is_made = !path.exists();
+        let (is_made, is_packed) = (!path.exists(), is_packed(path, replaces));
         let file = File::options().create(true).append(true).open(path).map_err(|error| unwritable(path, error))?;
-        Ok(Records { file, path: path.to_owned(), replaces, is_made })
+        Ok(Records { file, path: path.to_owned(), replaces, is_made, is_packed })
     }
 
     /// The session's own file below the user's state directory.
@@ -45,7 +74,7 @@ impl Records {
         let path = dir.join(format!("{session}.jsonl"));
         let file =
             File::options().create_new(true).append(true).open(&path).map_err(|error| unwritable(&path, error))?;
-        Ok(Records { file, path, replaces: false, is_made: true })
+        Ok(Records { file, path, replaces: false, is_made: true, is_packed: false })
     }
 
     /// Adds one record as one line.
@@ -65,7 +94,19 @@ impl Records {
         if std::mem::take(&mut self.replaces) {
             self.file.set_len(0).map_err(|error| unwritable(&self.path, error))?;
         }
-        self.file.write_all(&line).map_err(|error| unwritable(&self.path, error))
+        self.append(line).map_err(|error| unwritable(&self.path, error))
+    }
+
+    fn append(&mut self, line: Vec<u8>) -> std::io::Result<()> {
+        let bytes = match self.is_packed {
+            true => {
+                let mut packer = GzEncoder::new(Vec::new(), Compression::best());
+                packer.write_all(&line)?;
+                packer.finish()?
+            }
+            false => line,
+        };
+        self.file.write_all(&bytes)
     }
 
     /// Where they are.
@@ -108,6 +149,40 @@ fn state_dir_by(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_compressed_where_the_name_says_so_or_those_before_them_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let begins = |name: &str| fs::read(at(name)).unwrap().starts_with(&GZIP);
+        let all = |name: &str| {
+            let mut text = String::new();
+            unpacked(BufReader::new(File::open(at(name)).unwrap())).unwrap().read_to_string(&mut text).unwrap();
+            text
+        };
+        let add = |name: &str, replaces| Records::at(&at(name), replaces).unwrap().line(&"a line").unwrap();
+        for name in ["new.jsonl", "new.jsonl.gz", "new.jsonl", "new.jsonl.gz"] {
+            add(name, false);
+        }
+        fs::rename(at("new.jsonl.gz"), at("packed")).unwrap();
+        fs::rename(at("new.jsonl"), at("plain.gz")).unwrap();
+        add("packed", false);
+        add("plain.gz", false);
+        // Nothing is read of a pipe, which may have bytes for somebody else.
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe.gz"), rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+        let mut pipe = File::options().read(true).write(true).open(at("pipe.gz")).unwrap();
+        pipe.write_all(b"of another").unwrap();
+        add("pipe.gz", false);
+        let mut whole = [0; 12];
+        pipe.read_exact(&mut whole).unwrap();
+        assert!(whole.starts_with(b"of another") && whole.ends_with(&GZIP));
+        fs::write(at("notes.gz"), "my notes").unwrap();
+        add("notes.gz", true);
+
+        assert_eq!((all("packed"), all("plain.gz")), ("\"a line\"\n".repeat(3), "\"a line\"\n".repeat(3)));
+        assert!(begins("packed") && !begins("plain.gz"));
+        assert!(begins("notes.gz") && all("notes.gz") == "\"a line\"\n");
+    }
 
     #[test]
     fn records_are_kept_below_the_state_directory_then_the_home_then_a_directory_of_the_user() {

@@ -12,6 +12,7 @@ pub mod page;
 pub use cases::{CASES, DeclaredLoss, GuestCase};
 pub use checks::{CHECKS, GuestCheck};
 
+use crate::outputs::unpacked;
 use crate::place::guest::{self, Architecture, FromGuest, Spec};
 use crate::run;
 use majorfault::{Error, Result};
@@ -203,10 +204,7 @@ pub fn load(paths: &[impl AsRef<Path>]) -> Result<Vec<Tried>> {
     for path in paths {
         let path = path.as_ref();
         let unread = |error| Error::io("read records", path, error);
-        let mut plain: Box<dyn BufRead> = Box::new(BufReader::new(File::open(path).map_err(unread)?));
-        if plain.fill_buf().map_err(unread)?.starts_with(&[0x1f, 0x8b]) {
-            plain = Box::new(BufReader::new(flate2::bufread::MultiGzDecoder::new(plain)));
-        }
+        let plain = File::open(path).and_then(|file| unpacked(BufReader::new(file))).map_err(unread)?;
         for (number, line) in (1..).zip(plain.lines()) {
             let line = line.map_err(unread)?;
             let tried = serde_json::from_str(&line).map_err(|why| {

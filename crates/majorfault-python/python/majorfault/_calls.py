@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ._errors import NotMapped
+from ._errors import Invalid, NotMapped
 from ._native import core
-from ._parts import Part, Rows, parts
+from ._parts import Part, Rows, joined, parts
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def prefetch(array: Any, rows: Rows = None) -> int:
         return core.prefetch(array, rows)
     if _is_usual is None and type(rows).__module__ == "numpy":
         _learn()
-    return sum(_mapped(parts(array, rows), _prefetch))
+    return prefetch_parts(parts(array, rows))
 
 
 _is_usual: Callable[[Any, Any], bool] | None = None
@@ -51,7 +51,18 @@ def _learn() -> None:
     _is_usual = is_usual
 
 
+def prefetch_parts(found: Iterable[Part]) -> int:
+    """The same for parts of arrays, those of one file together."""
+    return sum(_mapped(joined(found), _prefetch))
+
+
 def _prefetch(part: Part) -> int:
+    if part.apart:
+        try:
+            return core.prefetch_ranges(part.buffer, part.begins, part.lengths)
+        except Invalid:
+            # Something else is mapped between them.
+            return sum(_mapped(part.apart, _prefetch))
     if part.begins is not None:
         return core.prefetch_ranges(part.buffer, part.begins, part.lengths)
     return core.prefetch(part.buffer, part.rows)

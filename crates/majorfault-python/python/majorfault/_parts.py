@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array as numbers
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -25,6 +25,8 @@ class Part:
     rows: Any = None
     begins: Any = None
     lengths: Any = None
+    apart: list[Part] = field(default_factory=list)
+    """What was joined into this one."""
 
 
 def parts(array: Any, rows: Rows) -> Iterator[Part]:
@@ -46,6 +48,33 @@ def parts(array: Any, rows: Rows) -> Iterator[Part]:
             f"{type(array).__name__} has no address: give an array, a buffer, a tensor, a table, or a list of them"
         ) from None
     yield Part(array, None if rows is None else integers(rows, view.shape[0] if view.shape else 0))
+
+
+def joined(found: Iterable[Part]) -> Iterator[Part]:
+    """Parts of buffers that were cut from one mapped file, as Arrow's are, as one part: one call, however many chunks there are."""
+    files: dict[int, tuple[Any, list[Part]]] = {}
+    for part in found:
+        whole = None if part.begins is None else cut_from(part.buffer)
+        if whole is None:
+            yield part
+        else:
+            files.setdefault(whole.address, (whole, []))[1].append(part)
+    for whole, parts_ in files.values():
+        if len(parts_) == 1:
+            yield parts_[0]
+            continue
+        import numpy
+
+        begins = [part.begins + (part.buffer.address - whole.address) for part in parts_]
+        yield Part(whole, None, numpy.concatenate(begins), numpy.concatenate([part.lengths for part in parts_]), parts_)
+
+
+def cut_from(buffer: Any) -> Any:
+    """The buffer that this one was cut from, and that one, up to the first; None where it was not cut."""
+    whole = getattr(buffer, "parent", None)
+    while whole is not None and whole.parent is not None:
+        whole = whole.parent
+    return whole
 
 
 _known: dict[type, Callable[[Any, Rows], Iterator[Part]] | None] = {}

@@ -8,8 +8,7 @@ from typing import Any
 from ._ahead import Ahead
 from ._errors import Invalid
 from ._parts import Part, Rows
-from .arrow import numbers
-from .arrow import parts as _arrow
+from .arrow import numbers, of_table
 
 
 def parts(dataset: Any, rows: Rows) -> Iterator[Part]:
@@ -20,8 +19,8 @@ def parts(dataset: Any, rows: Rows) -> Iterator[Part]:
     if dataset._indices is not None:
         wanted = numbers(range(len(dataset)) if rows is None else rows, len(dataset))
         rows = dataset._indices.column(0).take(wanted).to_numpy()
-    columns = [name for name in table.column_names if dataset._format_columns is None or name in dataset._format_columns]
-    yield from _arrow(table.table.select(columns), rows)
+    names = enumerate(table.column_names)
+    yield from of_table(table.table, rows, [at for at, name in names if dataset._format_columns is None or name in dataset._format_columns])
 
 
 def batches(dataset: Any, sampler: Iterable[Any], ahead: int = 4, *, budget: int | None = None) -> Iterator[Any]:

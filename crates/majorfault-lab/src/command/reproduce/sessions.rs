@@ -71,10 +71,11 @@ impl SessionsAsked<'_> {
         if self.count == 1 {
             return base.to_owned();
         }
-        let part = |text: Option<&std::ffi::OsStr>| text.unwrap_or_default().to_string_lossy().into_owned();
-        let (stem, ending) = (part(base.file_stem()), part(base.extension()));
-        let dot = if ending.is_empty() { "" } else { "." };
-        base.with_file_name(format!("{stem}-{number}{dot}{ending}"))
+        let name = base.file_name().unwrap_or_default().to_string_lossy();
+        let (plain, packed) = name.strip_suffix(".gz").map_or((&*name, ""), |plain| (plain, ".gz"));
+        let dot = plain.rfind('.').filter(|dot| *dot > 0).unwrap_or(plain.len());
+        let (stem, ending) = plain.split_at(dot);
+        base.with_file_name(format!("{stem}-{number}{ending}{packed}"))
     }
 }
 
@@ -111,8 +112,15 @@ mod tests {
         let base = dir.path().join("runs.jsonl");
 
         let found = made(asked(3, Some(&base), None)).unwrap();
+        let packed = dir.path().join("linux-6.1.jsonl.gz");
+        let plain = dir.path().join("runs");
 
         assert_eq!(names(&found), ["runs-1.jsonl", "runs-2.jsonl", "runs-3.jsonl"]);
+        assert_eq!(
+            names(&made(asked(2, Some(&packed), None)).unwrap()),
+            ["linux-6.1-1.jsonl.gz", "linux-6.1-2.jsonl.gz"]
+        );
+        assert_eq!(names(&made(asked(2, Some(&plain), None)).unwrap()), ["runs-1", "runs-2"]);
         assert!(found[0].name.ends_with("-1") && found[2].name.ends_with("-3"));
         assert!(found.iter().all(|it| it.resumed.is_none()));
     }
