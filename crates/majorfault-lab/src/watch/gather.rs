@@ -185,9 +185,8 @@ impl Watcher {
         let before = self.before.take();
         match before {
             Some((at, faults)) => {
-                let seconds = monotonic().0.saturating_sub(at.0) as f64 / 1e9;
                 let grown = faults_of(crowd.rounds.keys()).saturating_sub(faults);
-                sampler.begin(grown as f64 / seconds.max(1e-3));
+                sampler.begin(grown, Nanos(monotonic().0.saturating_sub(at.0)));
             }
             None => sampler.resume(),
         }

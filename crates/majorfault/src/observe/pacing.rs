@@ -17,6 +17,9 @@ pub const SHARE: f64 = 0.01;
 /// doctor's five seconds.
 const PURSE_NS: f64 = 20e6;
 
+/// From here on what was empty is full enough to see everything again: 1000 faults.
+const FILLED_NS: f64 = PURSE_NS / 8.0;
+
 /// The length of a window.
 pub const WINDOW: Nanos = Nanos(400_000);
 
@@ -28,6 +31,13 @@ const SHORTEST_PAUSE_NS: f64 = 20e6;
 
 /// The longest pause: a change of the program's behaviour is seen after it.
 const LONGEST_PAUSE_NS: f64 = 2e9;
+
+/// What a pause saves, as a multiple of what switching takes: as much remains for faults, else a program that faults a little less often than
+/// can be paid for would be seen in windows for ever, because switching spends what the pauses save.
+const SWITCHING: f64 = 2.0;
+
+/// Faults from which on it is known how often a program faults: fewer may be one burst.
+const KNOWN: u64 = 400;
 
 /// Normal quantile of an interval that holds the true value in 95 % of the cases.
 const NORMAL: f64 = 1.96;
@@ -48,8 +58,10 @@ pub struct Pacing {
     purse_ns: f64,
     /// Up to where the purse is filled.
     at: Nanos,
-    /// Whether the purse was empty, and is not yet half full again: so long the program may go on as before at any moment.
+    /// Whether the purse was empty, and is not yet [filled](FILLED_NS) again: so long the program may go on as before at any moment.
     is_sparing: bool,
+    /// What the last switching on and off took.
+    switching_ns: f64,
 }
 
 /// How much of the time was sampled, and how well the rest is known from it.
@@ -69,7 +81,7 @@ pub struct Coverage {
 impl Pacing {
     /// Pays at most this share of a processor's time, from `now` on.
     pub fn new(share: f64, now: Nanos) -> Pacing {
-        Pacing { share, purse_ns: PURSE_NS, at: now, is_sparing: false }
+        Pacing { share, purse_ns: PURSE_NS, at: now, is_sparing: false, switching_ns: 0.0 }
     }
 
     /// The same for a program that starts: its beginning is seen wholly.
@@ -77,9 +89,9 @@ impl Pacing {
         Pacing { purse_ns: FIRST_PURSE_NS, ..Pacing::new(share, now) }
     }
 
-    /// The same for programs that are known to fault so often each second: with windows from the first moment on where that is too much.
-    pub fn knowing(share: f64, now: Nanos, rate: f64) -> Pacing {
-        match rate * COST.0 as f64 / 1e9 > share {
+    /// The same for programs that faulted so often in the time before, `over`: with windows from the first moment on where that is too much.
+    pub fn knowing(share: f64, now: Nanos, faults: u64, over: Nanos) -> Pacing {
+        match faults >= KNOWN && (faults * COST.0) as f64 > share * over.0 as f64 {
             true => Pacing { purse_ns: 0.0, is_sparing: true, ..Pacing::new(share, now) },
             false => Pacing::new(share, now),
         }
@@ -89,15 +101,19 @@ impl Pacing {
     pub fn pay(&mut self, now: Nanos, faults: u64, extra: Nanos) -> NextTurn {
         let passed = now.0.saturating_sub(self.at.0) as f64;
         self.at = now;
+        if extra.0 > 0 {
+            self.switching_ns = extra.0 as f64;
+        }
         let spent = faults as f64 * COST.0 as f64 + extra.0 as f64;
         let filled = (self.purse_ns + passed * self.share).min(PURSE_NS).max(self.purse_ns);
         self.purse_ns = filled - spent;
-        self.is_sparing = self.purse_ns < if self.is_sparing { PURSE_NS / 2.0 } else { 0.0 };
+        self.is_sparing = self.purse_ns < if self.is_sparing { FILLED_NS } else { 0.0 };
         if !self.is_sparing {
             return NextTurn::On;
         }
         // What cannot be paid back within the longest pause is forgiven: else one burst would blind us for minutes.
-        let pause = (-self.purse_ns / self.share).clamp(SHORTEST_PAUSE_NS, LONGEST_PAUSE_NS);
+        let needed_ns = (-self.purse_ns).max(self.switching_ns * SWITCHING) / self.share;
+        let pause = needed_ns.clamp(SHORTEST_PAUSE_NS, LONGEST_PAUSE_NS);
         self.purse_ns = self.purse_ns.max(-LONGEST_PAUSE_NS * self.share);
         NextTurn::Pause(Nanos(pause as u64))
     }
@@ -198,18 +214,22 @@ mod tests {
 
     #[test]
     fn a_program_that_is_known_to_fault_often_is_seen_in_windows_from_the_first_moment_on() {
-        let first = |rate| Pacing::knowing(0.01, Nanos(0), rate).pay(Nanos(400_000), 0, Nanos(0));
+        let first =
+            |faults, over| Pacing::knowing(0.01, Nanos(0), faults, Nanos(over)).pay(Nanos(400_000), 0, Nanos(0));
 
-        assert_eq!((first(3_900.0), first(4_100.0)), (NextTurn::On, NextTurn::Pause(Nanos(20_000_000))));
+        let paused = NextTurn::Pause(Nanos(20_000_000));
+        assert_eq!((first(3_900, SECOND), first(4_100, SECOND)), (NextTurn::On, paused));
+        // A burst is no rate.
+        assert_eq!((first(399, 1_000_000), first(400, 1_000_000)), (NextTurn::On, paused));
     }
 
     #[test]
-    fn after_a_flood_windows_stay_short_until_the_purse_is_half_full() {
+    fn after_a_flood_windows_stay_short_until_a_thousand_faults_are_saved() {
         let mut pacing = Pacing::new(0.01, Nanos(0));
         pacing.pay(Nanos(0), 8_001, Nanos(0));
 
-        assert_eq!(pacing.pay(Nanos(SECOND), 0, Nanos(0)), NextTurn::Pause(Nanos(20_000_000)));
-        assert_eq!(pacing.pay(Nanos(SECOND + SECOND / 10), 0, Nanos(0)), NextTurn::On);
+        assert_eq!(pacing.pay(Nanos(SECOND / 4), 0, Nanos(0)), NextTurn::Pause(Nanos(20_000_000)));
+        assert_eq!(pacing.pay(Nanos(SECOND / 4 + 300_000), 0, Nanos(0)), NextTurn::On);
     }
 
     #[test]
@@ -226,7 +246,25 @@ mod tests {
 
         let turn = pacing.pay(Nanos(0), 0, Nanos(20_200_000));
 
-        assert_eq!(turn, NextTurn::Pause(Nanos(20_000_000)));
+        // Twice what it took, at a hundredth of the time.
+        assert_eq!(turn, NextTurn::Pause(Nanos(2 * SECOND)));
+    }
+
+    #[test]
+    fn who_faults_seldom_again_is_soon_seen_wholly_whatever_switching_takes() {
+        let mut pacing = Pacing::new(0.01, Nanos(0));
+        let (mut now, mut turn) = (0, pacing.pay(Nanos(0), 8_100, Nanos(0)));
+        while let NextTurn::Pause(pause) = turn {
+            now += pause.0;
+            pacing.pay(Nanos(now), 0, Nanos(400_000));
+            now += WINDOW.0;
+            turn = pacing.pay(Nanos(now), 1, Nanos(0));
+            assert!(now < 2 * SECOND);
+        }
+        // It stays so at three quarters of what can be paid for.
+        (1..100).for_each(|tenth| {
+            assert_eq!(pacing.pay(Nanos(now + tenth * SECOND / 10), 300, Nanos(0)), NextTurn::On);
+        });
     }
 
     #[test]

@@ -279,10 +279,10 @@ impl Sampler {
         }
     }
 
-    /// Begins after [`open_held`](Sampler::open_held): what was before does not belong to the watch. `rate` is how often the processes are
-    /// known to fault, each second.
-    pub fn begin(&mut self, rate: f64) {
-        self.go_on(Some(rate));
+    /// Begins after [`open_held`](Sampler::open_held): what was before does not belong to the watch. So often the
+    /// processes faulted in the time before, `over`.
+    pub fn begin(&mut self, faults: u64, over: Nanos) {
+        self.go_on(Some((faults, over)));
     }
 
     /// Goes on after [`hold`](Sampler::hold).
@@ -290,7 +290,7 @@ impl Sampler {
         self.go_on(None);
     }
 
-    fn go_on(&mut self, fresh: Option<f64>) {
+    fn go_on(&mut self, fresh: Option<(u64, Nanos)>) {
         if self.pace.as_ref().is_none_or(|pace| pace.until != Some(Nanos(u64::MAX))) {
             return;
         }
@@ -307,7 +307,7 @@ impl Sampler {
             pace.pause = if fresh.is_some() { Nanos(0) } else { Nanos(now.0.saturating_sub(pace.since.0)) };
             (pace.since, pace.until) = (now, None);
             match fresh {
-                Some(rate) => pace.pacing = Pacing::knowing(pace.share, now, rate),
+                Some((faults, over)) => pace.pacing = Pacing::knowing(pace.share, now, faults, over),
                 // Only the time since is to be paid from.
                 None => drop(pace.pacing.pay(now, 0, Nanos(0))),
             }
