@@ -59,10 +59,23 @@ pub(super) enum Origin {
 pub(super) enum Being {
     /// They sample.
     On,
+    /// Ends of minor faults are sampled, beginnings are not: those that are waiting still are seen to their end.
+    Ending,
     /// They are open and switched off.
     Off,
     /// There are none.
     Closed,
+}
+
+impl Being {
+    /// Whether faults, and reads, are sampled as they begin.
+    fn sees_beginnings(self) -> bool {
+        self == Being::On
+    }
+
+    fn sees_ends(self) -> bool {
+        matches!(self, Being::On | Being::Ending)
+    }
 }
 
 /// The events of the threads of some processes.
@@ -73,8 +86,10 @@ pub(super) struct Events {
     rings: Vec<Option<Rings>>,
     /// Those of major faults, mappings and processes.
     lasting: Vec<Sampling>,
-    /// Those of faults, and of ended minor ones.
+    /// Those of faults, as they begin.
     faults: (Being, Vec<Sampling>),
+    /// Those of minor faults, as they end.
+    ends: Vec<Sampling>,
     reads: (Being, Vec<Sampling>),
     point: Option<ReadPoint>,
     /// Why reads are not seen, or not of all threads.
@@ -111,6 +126,7 @@ impl Events {
             processors,
             lasting: Vec::new(),
             faults: (Being::On, Vec::new()),
+            ends: Vec::new(),
             reads: (Being::On, Vec::new()),
             point,
             lacks_reads,
@@ -195,15 +211,16 @@ impl Events {
             return Ok(());
         }
         for (processor, rings) in self.processors.iter().zip(self.rings.iter().flatten()) {
-            let open = |what| Sampling::of(what, threads, *processor, self.kernel, self.stacks);
-            for (event, ring) in [(open(Sampled::Faults)?, &rings.faults), (open(Sampled::MinorFaults)?, &rings.events)]
-            {
-                if self.faults.0 == Being::Off {
+            let open = |what, is_on: bool, ring: &Ring| -> io::Result<Sampling> {
+                let event = Sampling::of(what, threads, *processor, self.kernel, self.stacks)?;
+                if !is_on {
                     event.switch(false)?;
                 }
                 event.write_into(ring)?;
-                self.faults.1.push(event);
-            }
+                Ok(event)
+            };
+            self.faults.1.push(open(Sampled::Faults, self.faults.0.sees_beginnings(), &rings.faults)?);
+            self.ends.push(open(Sampled::MinorFaults, self.faults.0.sees_ends(), &rings.events)?);
         }
         Ok(())
     }
@@ -214,7 +231,7 @@ impl Events {
         let (being, reading) = (self.reads.0, &mut self.reads.1);
         let mut open = |processor: u32, rings: &mut Rings| -> io::Result<()> {
             let event = point.sample(threads, processor)?;
-            if being == Being::Off {
+            if !being.sees_beginnings() {
                 event.switch(false)?;
             }
             if rings.reads.is_none() {
@@ -271,33 +288,33 @@ impl Events {
     }
 
     fn turn_faults(&mut self, being: Being) {
-        match (self.faults.0, being) {
-            (_, Being::Closed) => self.close(true, false),
-            (Being::On, Being::Off) | (Being::Off, Being::On) => turn(&self.faults.1, being == Being::On),
-            _ => {}
+        if being == Being::Closed && self.faults.0 != being {
+            self.close(true, false);
         }
+        turn(&self.faults.1, self.faults.0.sees_beginnings(), being.sees_beginnings());
+        turn(&self.ends, self.faults.0.sees_ends(), being.sees_ends());
         self.faults.0 = being;
     }
 
     fn turn_reads(&mut self, being: Being) {
-        match (self.reads.0, being) {
-            (_, Being::Closed) => self.close(false, true),
-            (Being::On, Being::Off) | (Being::Off, Being::On) => turn(&self.reads.1, being == Being::On),
-            _ => {}
+        if being == Being::Closed && self.reads.0 != being {
+            self.close(false, true);
         }
+        turn(&self.reads.1, self.reads.0.sees_beginnings(), being.sees_beginnings());
         self.reads.0 = being;
     }
 
     fn close(&mut self, faults: bool, reads: bool) {
         let lost = |events: &[Sampling]| events.iter().filter_map(Sampling::lost).sum::<u64>();
         if faults {
-            self.closed_lost += lost(&self.faults.1);
+            self.closed_lost += lost(&self.faults.1) + lost(&self.ends);
             self.faults.1.clear();
+            self.ends.clear();
         }
         if reads {
             self.closed_lost += lost(&self.reads.1);
             let events = std::mem::take(&mut self.reads.1);
-            turn(&events, false);
+            turn(&events, true, false);
             // The kernel waits for all who are in the tracepoint, some 40 ms.
             let close = std::thread::Builder::new().name("majorfault-close".to_owned());
             drop(close.spawn(move || drop(events)));
@@ -340,7 +357,10 @@ impl Events {
                         followed.insert(thread, process);
                         batch.push((at, origin, record));
                     }
-                    PerfRecord::Exited { thread, .. } => drop(followed.remove(&thread)),
+                    PerfRecord::Exited { thread, at, .. } => {
+                        followed.remove(&thread);
+                        batch.push((at, origin, record));
+                    }
                     PerfRecord::Fault { at, .. }
                     | PerfRecord::MinorEnded { at, .. }
                     | PerfRecord::Executed { at, .. }
@@ -367,7 +387,7 @@ impl Events {
 
     /// Records lost so far because they did not fit into the rings. Asks the kernel for each event, so not all the time.
     pub fn lost(&self) -> u64 {
-        let all = self.lasting.iter().chain(&self.faults.1).chain(&self.reads.1);
+        let all = self.lasting.iter().chain(&self.faults.1).chain(&self.ends).chain(&self.reads.1);
         // A record of a loss comes with the next record that fits: after the last one nobody says so.
         let told = all.map(Sampling::lost).sum::<Option<u64>>().unwrap_or(0);
         told.saturating_add(self.closed_lost).max(self.lost)
@@ -384,8 +404,9 @@ impl Events {
     }
 }
 
-fn turn(events: &[Sampling], on: bool) {
-    for event in events {
+/// Switches events that were on or not.
+fn turn(events: &[Sampling], was: bool, on: bool) {
+    for event in events.iter().filter(|_| was != on) {
         // An event of a thread that has ended cannot be switched, and need not be.
         let _ = event.switch(on);
     }
