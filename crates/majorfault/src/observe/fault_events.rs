@@ -67,6 +67,24 @@ pub(super) enum Being {
     Closed,
 }
 
+/// The ends of minor faults of a thread, or of those that were started by it, on one processor.
+#[derive(Debug)]
+struct Ends {
+    thread: Option<u32>,
+    is_on: bool,
+    event: Sampling,
+}
+
+impl Ends {
+    fn switch(&mut self, on: bool) {
+        if self.is_on != on {
+            // As in `turn`.
+            let _ = self.event.switch(on);
+            self.is_on = on;
+        }
+    }
+}
+
 impl Being {
     /// Whether faults, and reads, are sampled as they begin.
     fn sees_beginnings(self) -> bool {
@@ -89,7 +107,7 @@ pub(super) struct Events {
     /// Those of faults, as they begin.
     faults: (Being, Vec<Sampling>),
     /// Those of minor faults, as they end.
-    ends: Vec<Sampling>,
+    ends: Vec<Ends>,
     reads: (Being, Vec<Sampling>),
     point: Option<ReadPoint>,
     /// Why reads are not seen, or not of all threads.
@@ -220,7 +238,9 @@ impl Events {
                 Ok(event)
             };
             self.faults.1.push(open(Sampled::Faults, self.faults.0.sees_beginnings(), &rings.faults)?);
-            self.ends.push(open(Sampled::MinorFaults, self.faults.0.sees_ends(), &rings.events)?);
+            let is_on = self.faults.0.sees_ends();
+            let thread = if let Threads::Running(thread) = threads { Some(thread) } else { None };
+            self.ends.push(Ends { thread, is_on, event: open(Sampled::MinorFaults, is_on, &rings.events)? });
         }
         Ok(())
     }
@@ -292,8 +312,19 @@ impl Events {
             self.close(true, false);
         }
         turn(&self.faults.1, self.faults.0.sees_beginnings(), being.sees_beginnings());
-        turn(&self.ends, self.faults.0.sees_ends(), being.sees_ends());
+        self.ends.iter_mut().for_each(|ends| ends.switch(being.sees_ends()));
         self.faults.0 = being;
+    }
+
+    /// While ends alone are sampled: goes on with those of these threads; whether others are left out, which takes events of each one's own.
+    pub fn keep_ends(&mut self, threads: &[u32]) -> bool {
+        let own = |thread: &u32| self.ends.iter().any(|ends| ends.thread == Some(*thread));
+        let are_own = self.faults.0 == Being::Ending && threads.iter().all(own);
+        if are_own {
+            let is_kept = |ends: &Ends| ends.thread.is_some_and(|thread| threads.contains(&thread));
+            self.ends.iter_mut().for_each(|ends| ends.switch(is_kept(ends)));
+        }
+        are_own
     }
 
     fn turn_reads(&mut self, being: Being) {
@@ -307,7 +338,8 @@ impl Events {
     fn close(&mut self, faults: bool, reads: bool) {
         let lost = |events: &[Sampling]| events.iter().filter_map(Sampling::lost).sum::<u64>();
         if faults {
-            self.closed_lost += lost(&self.faults.1) + lost(&self.ends);
+            self.closed_lost +=
+                lost(&self.faults.1) + self.ends.iter().filter_map(|ends| ends.event.lost()).sum::<u64>();
             self.faults.1.clear();
             self.ends.clear();
         }
@@ -387,7 +419,12 @@ impl Events {
 
     /// Records lost so far because they did not fit into the rings. Asks the kernel for each event, so not all the time.
     pub fn lost(&self) -> u64 {
-        let all = self.lasting.iter().chain(&self.faults.1).chain(&self.ends).chain(&self.reads.1);
+        let all = self
+            .lasting
+            .iter()
+            .chain(&self.faults.1)
+            .chain(&self.reads.1)
+            .chain(self.ends.iter().map(|ends| &ends.event));
         // A record of a loss comes with the next record that fits: after the last one nobody says so.
         let told = all.map(Sampling::lost).sum::<Option<u64>>().unwrap_or(0);
         told.saturating_add(self.closed_lost).max(self.lost)
@@ -495,6 +532,63 @@ mod tests {
 
         assert_eq!(touched_around_a_pause(Being::Off), [0, 128, 192]);
         assert_eq!(touched_around_a_pause(Being::Closed), [0, 128, 192]);
+    }
+
+    /// The pages whose faults were seen to begin (1000 more) and to end, of this thread (0, 64, 128) and of another one (32 more): first while all is sampled, then while ends
+    /// alone are, at last while those of this thread alone are. Whether that can be.
+    fn ended_pages() -> (Vec<u64>, bool) {
+        let file = TestFile::on_disk(256 * PAGE);
+        let mapping = Mapping::new(file.file(), 0, 256 * PAGE, &MapOptions::default()).unwrap();
+        let guarded = crate::sys::fault::Guarded::new(mapping);
+        let base = guarded.mapping().as_ptr() as u64;
+        let touch = |page: usize| {
+            std::hint::black_box(guarded.view(page * PAGE, 1).get(0));
+        };
+        let (asks, told) = std::sync::mpsc::sync_channel(0);
+        let (ready, done) = std::sync::mpsc::sync_channel(0);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                told.iter().for_each(|page| {
+                    touch(page);
+                    ready.send(()).unwrap();
+                });
+            });
+            let (mut events, mut batch) = of_this_process();
+            let both = |page: usize| {
+                touch(page);
+                asks.send(page + 32).unwrap();
+                done.recv().unwrap();
+            };
+            both(0);
+            events.switch(Being::Ending, Being::Off, &mut batch);
+            both(64);
+            let is_kept = events.keep_ends(&[rustix::thread::gettid().as_raw_pid().cast_unsigned()]);
+            both(128);
+            events.collect(&mut batch);
+            drop(asks);
+            batch.sort_by_key(|(at, origin, _)| (*at, *origin));
+            let page = |(_, origin, record): &(Nanos, Origin, PerfRecord)| match record {
+                PerfRecord::MinorEnded { address, .. } => Some(address.checked_sub(base)? / PAGE as u64),
+                PerfRecord::Fault { address, .. } if *origin == Origin::Faults => {
+                    Some(address.checked_sub(base)? / PAGE as u64 + 1000)
+                }
+                _ => None,
+            };
+            let pages = batch.iter().filter_map(page).filter(|page| page % 1000 < 256).collect();
+            (pages, is_kept)
+        })
+    }
+
+    #[test]
+    fn ends_alone_are_seen_of_all_threads_or_of_those_that_are_named() {
+        if skipped("ends_alone_are_seen_of_all_threads_or_of_those_that_are_named", &FAULT_SAMPLES) {
+            return;
+        }
+
+        assert_eq!(ended_pages(), (vec![1000, 0, 1032, 32, 64, 96, 128], true));
+        let (mut events, mut batch) = of_this_process();
+        events.switch(Being::Ending, Being::Off, &mut batch);
+        assert!(!events.keep_ends(&[u32::MAX]), "a thread without events of its own");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub const WAIT: Nanos = Nanos(20_000);
 /// Faults and reads a second from which on events that are only switched off cost a program more than 0.2 % of its time.
 const OFTEN: f64 = 40_000.0;
 
-/// Ends of faults that are looked at, at most, after a window for those that wait still: where many threads fault meanwhile, that costs them.
+/// Ends of faults that are looked at, at most, after a window for those that wait still, where that costs threads that do not wait.
 const MOST_ENDS: u64 = 400;
 
 /// Until faults that wait are ended, rings are read so often.
@@ -430,11 +430,12 @@ impl Sampler {
                 .iter()
                 .any(|(.., record)| matches!(record, PerfRecord::MinorEnded { thread: of, .. } if *of == thread))
         };
-        if self.ends > MOST_ENDS {
-            self.forget_waiting();
-        }
         let is_over = |(thread, begun): (&u32, &Begun)| begun.weight.is_none() || ends_later(*thread);
-        if self.begun.iter().all(is_over) {
+        let waiting: Vec<u32> = self.begun.iter().filter(|entry| !is_over(*entry)).map(|(thread, _)| *thread).collect();
+        if waiting.is_empty() {
+            self.switch(being);
+        } else if !self.events.keep_ends(&waiting) && self.ends > MOST_ENDS {
+            self.forget_waiting();
             self.switch(being);
         }
     }
