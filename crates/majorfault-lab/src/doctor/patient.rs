@@ -118,6 +118,12 @@ pub fn waited_ns(files: &[Seat<'_>]) -> u64 {
     files.iter().map(|seat| seat.file.waited_ns).sum()
 }
 
+/// Half the width of the 95 % interval of what was waited in these files, as a share of it, at most.
+pub fn waited_error(files: &[Seat<'_>]) -> f64 {
+    let errors = files.iter().filter_map(|seat| seat.evidence.faults.as_ref()?.waited_error);
+    errors.fold(0.0, f64::max)
+}
+
 /// Faults of these files that waited.
 pub fn waits(files: &[Seat<'_>]) -> u64 {
     files.iter().map(|seat| seat.file.waits).sum()

@@ -161,6 +161,8 @@ pub struct FaultCounts {
     pub sampled: Option<f64>,
     /// Half the width of the 95 % interval of a part of [`seen`](FaultCounts::seen) as a share of it; none where it is not known.
     pub error: Option<f64>,
+    /// Half the width of the 95 % interval of [`waited_ns`](FaultCounts::waited_ns) as a share of it; none where it is not known.
+    pub waited_error: Option<f64>,
 }
 
 /// The advice calls seen.

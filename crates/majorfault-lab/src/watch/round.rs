@@ -60,6 +60,8 @@ pub struct Round {
     threads: HashSet<u32>,
     /// Nanoseconds that each thread waited in files.
     waiting: HashMap<u32, u64>,
+    /// Sum of the squares of what was waited by those that stand for several.
+    waited_squares: f64,
     tallies: HashMap<FileId, Tally>,
     tracks: HashMap<FileId, Track>,
     /// Files that calls read, and why that is not seen.
@@ -141,6 +143,7 @@ impl Round {
             timeline: FaultTimeline::new(options.length),
             threads: HashSet::new(),
             waiting: HashMap::new(),
+            waited_squares: 0.0,
             tallies: HashMap::new(),
             tracks: HashMap::new(),
             reads: ReadTally::new(options.length),
@@ -277,6 +280,7 @@ impl Round {
         self.faults.waits += count;
         self.faults.waited_ns += waited_ns.unwrap_or(0) * count;
         *self.waiting.entry(access.thread).or_default() += waited_ns.unwrap_or(0) * count;
+        self.waited_squares += if count > 1 { ((waited_ns.unwrap_or(0) * count) as f64).powi(2) } else { 0.0 };
         if let Some(waited_ns) = waited_ns {
             if let Some(stacks) = &mut self.stacks {
                 stacks.wait(access.thread, Nanos(waited_ns), count);
@@ -350,6 +354,11 @@ impl Round {
         }
         let added_ns: u64 = self.tallies.values_mut().map(Tally::complete).sum();
         self.faults.waited_ns += added_ns;
+        let waited_error = match self.faults.waited_ns {
+            0 => (coverage.share() >= 0.99).then_some(0.0),
+            waited_ns => Some(NORMAL * self.waited_squares.sqrt() / waited_ns as f64),
+        };
+        self.limit_waits();
         FaultCounts {
             seen: self.faults.seen.max(self.faults.major),
             lost: gaps.lost,
@@ -358,7 +367,22 @@ impl Round {
             waiting_ns: self.waiting.values().copied().filter(|ns| *ns > 0).collect(),
             sampled: Some(coverage.share()),
             error,
+            waited_error,
             ..self.faults.clone()
+        }
+    }
+
+    /// No thread waited longer than it was watched: where few waits stand for many, their sum may be more.
+    fn limit_waits(&mut self) {
+        let before: u64 = self.waiting.values().sum();
+        let longest_ns = self.length.as_nanos() as u64;
+        self.waiting.values_mut().for_each(|ns| *ns = (*ns).min(longest_ns));
+        let after: u64 = self.waiting.values().sum();
+        if after < before {
+            let factor = after as f64 / before as f64;
+            let limit = |ns: &mut u64| *ns = (*ns as f64 * factor).round() as u64;
+            limit(&mut self.faults.waited_ns);
+            self.tallies.values_mut().for_each(|tally| limit(&mut tally.waited_ns));
         }
     }
 
@@ -526,6 +550,9 @@ fn estimated(share: f64, is_counted: bool, error: Option<f64>) -> Missing {
     Missing::new("all minor faults", format!("{why}: {what} from {:.1} % of the time, {error}", 100.0 * share), "")
 }
 
+/// Normal quantile of an interval that holds the true value in 95 % of the cases.
+const NORMAL: f64 = 1.96;
+
 /// Mapped files that hold data; the counters of files and devices observe them.
 fn data_paths(pid: u32, places: &Places) -> Vec<PathBuf> {
     let executable: HashSet<(u64, (u32, u32))> =
@@ -609,6 +636,27 @@ mod tests {
         let tally = round.tallies.values().next().unwrap();
         assert_eq!((tally.major, tally.waits, tally.waited_ns), (2, 3, 7000));
         assert_eq!(round.timeline.bins.iter().map(|moment| moment.waited_ns).sum::<u64>(), 7000);
+    }
+
+    #[test]
+    fn what_few_waits_stand_for_is_told_with_its_error_and_is_no_longer_than_the_watch() {
+        let mut round = own();
+        let second = 1_000_000_000;
+        let length = round.length.as_nanos() as u64;
+        let gaps = Gaps { lost: 0, unfollowed: 0, coverage: Coverage::default() };
+
+        assert_eq!(round.seen(&gaps).waited_error, Some(0.0));
+        round.see(waited(in_a_file(), Some(second / 10), true));
+        assert_eq!(round.seen(&gaps).waited_error, Some(0.0));
+        round.see_weighted(waited(in_a_file(), Some(second / 100), false), 10.0);
+        // One that stands for ten, of twice as much: 1.96 / 2.
+        let error = round.seen(&gaps).waited_error.unwrap();
+        assert!((error - 0.98).abs() < 1e-6, "{error}");
+
+        round.see_weighted(waited(in_a_file(), Some(length), false), 10.0);
+        let seen = round.seen(&gaps);
+        assert_eq!((seen.waited_ns, seen.waiting_ns), (length, vec![length]));
+        assert_eq!(round.tallies.values().map(|tally| tally.waited_ns).sum::<u64>(), length);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Threads wait for the device in page faults: one page at a time, with nothing else in flight.
 
 use crate::doctor::fact::{Fact, MeasureUnit};
-use crate::doctor::patient::{Patient, Seat, distinct, waited_ns, waits};
+use crate::doctor::patient::{Patient, Seat, distinct, waited_error, waited_ns, waits};
 use crate::doctor::rule::{Arms, Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::doctor::software::Symptom;
 use crate::watch::order::words;
@@ -27,6 +27,8 @@ thresholds! {
     FEWEST: u64 = 50, Count;
     /// Share of the threads' time that is worth a warning.
     MUCH: f64 = 0.1, Share;
+    /// Error of what was waited from which on it is told as estimated; the lower end of its interval must be much.
+    GUESSED: f64 = 0.1, Share;
     /// Share of the threads' time that is most of it: critical.
     MOST: f64 = 0.6, Share;
     /// Files without an order of their own from which on it is their number that costs.
@@ -118,7 +120,7 @@ fn is_read(patient: Patient<'_>, files: &[Seat<'_>]) -> bool {
 }
 
 fn is_much(patient: Patient<'_>, files: &[Seat<'_>]) -> bool {
-    waits(files) >= FEWEST && patient.waiting(files) >= MUCH
+    waits(files) >= FEWEST && patient.waiting(files) * (1.0 - waited_error(files)).max(0.0) >= MUCH
 }
 
 fn has_no_order(seat: &Seat<'_>) -> bool {
@@ -152,12 +154,13 @@ fn case(patient: Patient<'_>, remedy: &'static Remedy, files: &[Seat<'_>]) -> Ca
 
 fn facts(patient: Patient<'_>, files: &[Seat<'_>]) -> Vec<Fact> {
     let (waits, waited) = (waits(files), waited_ns(files));
+    let told = if waited_error(files) > GUESSED { Fact::guessed } else { Fact::seen };
     let mut facts = vec![
-        Fact::seen("{waits} faults waited {waited} in total, {major} of them started the read")
+        told("{waits} faults waited {waited} in total, {major} of them started the read")
             .count("waits", waits)
             .nanos("waited", waited)
             .count("major", files.iter().map(|seat| seat.file.major).sum()),
-        Fact::seen("{each} each").nanos("each", waited / waits.max(1)),
+        told("{each} each").nanos("each", waited / waits.max(1)),
     ];
     if let ([_], Some(order)) = (files, files.first().and_then(|seat| seat.file.order)) {
         facts.push(Fact::guessed("order: {order} ({steps} of the steps)").word("order", words(order.pattern)).number(
@@ -181,6 +184,7 @@ mod tests {
     use super::super::scenes::{only, order, with_file, worst};
     use super::*;
     use crate::doctor::Finding;
+    use crate::doctor::fact::Certainty;
     use crate::watch::evidence::{Evidence, MappedFile};
     use majorfault::observe::pattern::Recognised;
     use majorfault::observe::places::FileId;
@@ -249,6 +253,18 @@ mod tests {
         assert_eq!(worst(&RULE, &waiting(100, 2_000_000_000)), Some(Severity::Warning));
         assert_eq!(worst(&RULE, &waiting(100, 11_999_999_999)), Some(Severity::Warning));
         assert_eq!(worst(&RULE, &waiting(100, 12_000_000_000)), Some(Severity::Critical));
+    }
+
+    #[test]
+    fn what_few_waits_stand_for_must_be_much_at_the_lower_end_of_its_interval() {
+        let told = |error| {
+            let mut evidence = waiting(100, 4_000_000_000);
+            evidence.faults.as_mut().unwrap().waited_error = Some(error);
+            worst(&RULE, &evidence).map(|_| only(&RULE, &evidence).evidence[0].source)
+        };
+
+        assert_eq!((told(0.1), told(0.11)), (Some(Certainty::Seen), Some(Certainty::Guessed)));
+        assert_eq!((told(0.5), told(0.51), told(2.0)), (Some(Certainty::Guessed), None, None));
     }
 
     #[test]

@@ -228,6 +228,9 @@ struct FaultsJson {
     sampled_share: Option<f64>,
     /// Half the width of the 95 % interval of a part of `seen`, as a share of it.
     seen_error_share: Option<f64>,
+    /// Half the width of the 95 % interval of `waited_ns`, as a share of it: waits for pages that are being read already are minor
+    /// faults, and of a program that faults very often few of those are seen.
+    waited_error_share: Option<f64>,
     /// What each thread that waited in files waited.
     waiting_ns: Vec<u64>,
 }
@@ -483,6 +486,7 @@ impl FaultsJson {
             unfollowed_threads: faults.unfollowed,
             sampled_share: faults.sampled,
             seen_error_share: faults.error,
+            waited_error_share: faults.waited_error,
             waiting_ns: faults.waiting_ns.clone(),
         }
     }

@@ -4,7 +4,7 @@ use super::json::advice;
 use crate::doctor::fact::Certainty;
 use crate::doctor::rule::{Backing, Subject};
 use crate::doctor::{Finding, Severity};
-use crate::watch::evidence::{Evidence, MappedFile, ReadFile};
+use crate::watch::evidence::{Evidence, FaultCounts, MappedFile, ReadFile};
 use crate::watch::order::words;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use majorfault::observe::pattern::{Pattern, Recognised};
@@ -19,6 +19,9 @@ pub(super) const MOST_FILES: usize = 6;
 
 /// Files and processes that are listed below a finding.
 const MOST_SUBJECTS: usize = 5;
+
+/// Error of what was waited from which on it is told.
+const TOLD: f64 = 0.1;
 
 /// Head of the table of files.
 pub(super) const COLUMNS: [&str; 6] = ["file", "size", "cached", "faults", "waited", "order of faults"];
@@ -89,7 +92,7 @@ pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
     let mut facts = vec![
         format!("faults {} ({:.0}/s)", faults.seen, evidence.rate(faults.seen)),
         format!("in files {}", faults.in_files),
-        format!("waited {} times, {}", faults.waits, Nanos(faults.waited_ns)),
+        waits(faults),
     ];
     for (count, what) in [
         (faults.lost, "lost"),
@@ -101,6 +104,15 @@ pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
         }
     }
     Some(facts)
+}
+
+/// How often and how long they waited, with the error where that is estimated.
+fn waits(faults: &FaultCounts) -> String {
+    let told = format!("{} times, {}", faults.waits, Nanos(faults.waited_ns));
+    match faults.waited_error.filter(|error| *error > TOLD) {
+        Some(error) => format!("waited about {told} (+-{:.0} %)", 100.0 * error),
+        None => format!("waited {told}"),
+    }
 }
 
 /// The files worth a row: files with faults, and large ones.
