@@ -124,6 +124,11 @@ pub fn waited_error(files: &[Seat<'_>]) -> f64 {
     errors.fold(0.0, f64::max)
 }
 
+/// Whether not all faults of these files were seen: their waits are estimated.
+pub fn are_sampled(files: &[Seat<'_>]) -> bool {
+    files.iter().any(|seat| seat.evidence.faults.as_ref().is_some_and(|faults| !faults.are_all_seen()))
+}
+
 /// Faults of these files that waited.
 pub fn waits(files: &[Seat<'_>]) -> u64 {
     files.iter().map(|seat| seat.file.waits).sum()

@@ -165,6 +165,16 @@ pub struct FaultCounts {
     pub waited_error: Option<f64>,
 }
 
+/// Share of the time that is as good as all of it: a first short pause is no reason to distrust the counts.
+pub const NEARLY_ALL: f64 = 0.99;
+
+impl FaultCounts {
+    /// Whether nearly all faults were seen, so that no count is an estimate.
+    pub fn are_all_seen(&self) -> bool {
+        self.sampled.is_none_or(|share| share >= NEARLY_ALL)
+    }
+}
+
 /// The advice calls seen.
 #[derive(Clone, Debug, Default)]
 pub struct AdviceSeen {

@@ -139,6 +139,9 @@ impl Watcher {
             let nap = self.sampler.as_ref().map_or(pause, |sampler| sampler.nap(pause));
             std::thread::sleep(nap.min(options.length.saturating_sub(self.elapsed())));
             pause = self.drain(&mut crowd, pause);
+            if self.sampler.as_ref().is_ok_and(Sampler::has_paused) {
+                crowd.look();
+            }
             if levels_at.elapsed() >= LEVELS {
                 levels_at = Instant::now();
                 crowd.levels();
@@ -343,6 +346,11 @@ impl Crowd {
                 round.levels();
             }
         }
+    }
+
+    /// Looks at what the threads of the processes with counters are blocked in.
+    fn look(&mut self) {
+        self.rounds.values_mut().filter(|round| round.is_counted() && !round.ended).for_each(Round::look);
     }
 
     /// Whether every process has ended.

@@ -1,6 +1,7 @@
 //! A process that majorfault does not run: whether it can be watched, and the files behind its mappings.
 
 mod advice;
+mod blocked;
 mod details;
 pub mod evidence;
 pub mod faults;

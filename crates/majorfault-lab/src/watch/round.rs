@@ -1,8 +1,11 @@
 //! One round of a watch: counts what the sampler shows, and reads what changes slowly.
 
 use super::advice::AdviceWatch;
+use super::blocked::Blocked;
 use super::details;
-use super::evidence::{Calls, Evidence, FaultCounts, FileMapping, Group, MappedFile, Process, Stack, Watched};
+use super::evidence::{
+    Calls, Evidence, FaultCounts, FileMapping, Group, MappedFile, NEARLY_ALL, Process, Stack, Watched,
+};
 use super::gather::WatchOptions;
 use super::grid::FaultTimeline;
 use super::reads::ReadTally;
@@ -18,6 +21,7 @@ use majorfault::observe::sampler::Seen;
 use majorfault::observe::{Kind, Observer, Scene, Snapshot};
 use majorfault::proc::mounts::Mount;
 use majorfault::proc::smaps;
+use majorfault::sys::clock::monotonic;
 use majorfault::{Missing, Nanos};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -62,6 +66,9 @@ pub struct Round {
     waiting: HashMap<u32, u64>,
     /// Sum of the squares of what was waited by those that stand for several.
     waited_squares: f64,
+    /// Waits in files that were seen themselves.
+    waits_seen: u64,
+    blocked: Blocked,
     tallies: HashMap<FileId, Tally>,
     tracks: HashMap<FileId, Track>,
     /// Files that calls read, and why that is not seen.
@@ -144,6 +151,8 @@ impl Round {
             threads: HashSet::new(),
             waiting: HashMap::new(),
             waited_squares: 0.0,
+            waits_seen: 0,
+            blocked: Blocked::new(),
             tallies: HashMap::new(),
             tracks: HashMap::new(),
             reads: ReadTally::new(options.length),
@@ -278,6 +287,7 @@ impl Round {
         let ended_ns = self.moment(at);
         let waited_ns = waited.map(|waited| waited.0);
         self.faults.waits += count;
+        self.waits_seen += 1;
         self.faults.waited_ns += waited_ns.unwrap_or(0) * count;
         *self.waiting.entry(access.thread).or_default() += waited_ns.unwrap_or(0) * count;
         self.waited_squares += if count > 1 { ((waited_ns.unwrap_or(0) * count) as f64).powi(2) } else { 0.0 };
@@ -346,19 +356,14 @@ impl Round {
     pub fn seen(&mut self, gaps: &Gaps) -> FaultCounts {
         let coverage = &gaps.coverage;
         let mut error = coverage.error();
-        // A first short pause is no reason to distrust the counts.
-        if coverage.share() < 0.99 {
+        if coverage.share() < NEARLY_ALL {
             let is_counted = self.scale_to_kernels_count();
             error = if is_counted { Some(coverage.share_error()) } else { error };
             self.missing.push(estimated(coverage.share(), is_counted, error));
         }
         let added_ns: u64 = self.tallies.values_mut().map(Tally::complete).sum();
         self.faults.waited_ns += added_ns;
-        let waited_error = match self.faults.waited_ns {
-            0 => (coverage.share() >= 0.99).then_some(0.0),
-            waited_ns => Some(NORMAL * self.waited_squares.sqrt() / waited_ns as f64),
-        };
-        self.limit_waits();
+        let waited_error = self.waited_error(coverage.share() >= NEARLY_ALL);
         FaultCounts {
             seen: self.faults.seen.max(self.faults.major),
             lost: gaps.lost,
@@ -370,6 +375,58 @@ impl Round {
             waited_error,
             ..self.faults.clone()
         }
+    }
+
+    /// The error of what was waited, which is corrected where looks at the threads tell it: few waits that stand for many tell it badly, and
+    /// seldom enough none is among those that are seen.
+    fn waited_error(&mut self, are_all_seen: bool) -> Option<f64> {
+        if are_all_seen {
+            return Some(0.0);
+        }
+        let watched = self.length.min(Duration::from_nanos(monotonic().0.saturating_sub(self.since.0)));
+        let waited_ns = self.faults.waited_ns;
+        match self.blocked.waited(watched).filter(|_| self.counted("swap_in_pages") == Some(0)) {
+            Some((blocked, error)) if self.waits_seen >= FEWEST_WAITS && waited_ns > 0 => {
+                self.scale_waits(blocked.0 as f64 / waited_ns as f64);
+                Some(error)
+            }
+            Some((blocked, error)) => {
+                if blocked.0 as f64 * (1.0 - error) >= watched.as_nanos() as f64 * MUCH {
+                    self.missing.push(unplaced(blocked, watched, self.waits_seen));
+                }
+                None
+            }
+            None => {
+                self.limit_waits();
+                let error = NORMAL * self.waited_squares.sqrt() / waited_ns as f64;
+                Some(error).filter(|error| *error > 0.0)
+            }
+        }
+    }
+
+    fn scale_waits(&mut self, factor: f64) {
+        let longest_ns = self.length.as_nanos() as u64;
+        let scale = |count: &mut u64| *count = (*count as f64 * factor).round() as u64;
+        let FaultCounts { waits, waited_ns, .. } = &mut self.faults;
+        [waits, waited_ns].into_iter().for_each(scale);
+        for tally in self.tallies.values_mut() {
+            [&mut tally.waits, &mut tally.waited_ns].into_iter().for_each(scale);
+            tally.waits = tally.waits.max(tally.major);
+        }
+        self.waiting.values_mut().for_each(|ns| {
+            scale(ns);
+            *ns = (*ns).min(longest_ns);
+        });
+    }
+
+    /// Looks at what its threads are blocked in; only needed where not all faults are seen.
+    pub fn look(&mut self) {
+        self.blocked.look(self.pid);
+    }
+
+    /// The growth of a counter in this round.
+    fn counted(&self, name: &str) -> Option<u64> {
+        self.counters.as_ref()?.values().into_iter().find(|(known, _)| *known == name).map(|it| it.1)
     }
 
     /// No thread waited longer than it was watched: where few waits stand for many, their sum may be more.
@@ -391,9 +448,8 @@ impl Round {
     ///
     /// Returns whether it did count.
     fn scale_to_kernels_count(&mut self) -> bool {
-        let count =
-            |name| self.counters.as_ref()?.values().into_iter().find(|(known, _)| *known == name).map(|it| it.1);
-        let Some((minor, major)) = count("minor_faults").zip(count("major_faults")) else { return false };
+        let counts = self.counted("minor_faults").zip(self.counted("major_faults"));
+        let Some((minor, major)) = counts else { return false };
         if self.faults.seen == 0 || minor + major == 0 {
             return false;
         }
@@ -550,8 +606,23 @@ fn estimated(share: f64, is_counted: bool, error: Option<f64>) -> Missing {
     Missing::new("all minor faults", format!("{why}: {what} from {:.1} % of the time, {error}", 100.0 * share), "")
 }
 
+/// Waits seen from which on they tell in which files all are.
+const FEWEST_WAITS: u64 = 10;
+
+/// Share of a thread's time, waited in faults of which fewer were seen, from which on that is told.
+const MUCH: f64 = 0.1;
+
 /// Normal quantile of an interval that holds the true value in 95 % of the cases.
 const NORMAL: f64 = 1.96;
+
+fn unplaced(blocked: Nanos, watched: Duration, seen: u64) -> Missing {
+    let share = 100.0 * blocked.0 as f64 / watched.as_nanos() as f64;
+    Missing::new(
+        "what threads wait for in faults",
+        format!("{share:.0} % of a thread's time is waited in faults, and of those that were sampled {seen} waited"),
+        "watch for longer: --for 30s",
+    )
+}
 
 /// Mapped files that hold data; the counters of files and devices observe them.
 fn data_paths(pid: u32, places: &Places) -> Vec<PathBuf> {
@@ -643,11 +714,14 @@ mod tests {
         let mut round = own();
         let second = 1_000_000_000;
         let length = round.length.as_nanos() as u64;
-        let gaps = Gaps { lost: 0, unfollowed: 0, coverage: Coverage::default() };
+        let mut coverage = Coverage::default();
+        assert_eq!(round.seen(&Gaps { lost: 0, unfollowed: 0, coverage: coverage.clone() }).waited_error, Some(0.0));
+        coverage.note(Nanos(900), Nanos(100), 1);
+        let gaps = Gaps { lost: 0, unfollowed: 0, coverage };
 
-        assert_eq!(round.seen(&gaps).waited_error, Some(0.0));
+        assert_eq!(round.seen(&gaps).waited_error, None);
         round.see(waited(in_a_file(), Some(second / 10), true));
-        assert_eq!(round.seen(&gaps).waited_error, Some(0.0));
+        assert_eq!(round.seen(&gaps).waited_error, None, "those that stand for one are not all");
         round.see_weighted(waited(in_a_file(), Some(second / 100), false), 10.0);
         // One that stands for ten, of twice as much: 1.96 / 2.
         let error = round.seen(&gaps).waited_error.unwrap();
@@ -657,6 +731,40 @@ mod tests {
         let seen = round.seen(&gaps);
         assert_eq!((seen.waited_ns, seen.waiting_ns), (length, vec![length]));
         assert_eq!(round.tallies.values().map(|tally| tally.waited_ns).sum::<u64>(), length);
+    }
+
+    #[test]
+    fn looks_at_blocked_threads_correct_what_few_waits_stand_for_and_are_told_where_none_was_seen() {
+        let mut coverage = Coverage::default();
+        coverage.note(Nanos(900), Nanos(100), 1);
+        let gaps = Gaps { lost: 0, unfollowed: 0, coverage };
+        let second = 1_000_000_000;
+        let with = |looks: f64| {
+            let mut round = own();
+            round.blocked = Blocked::looked(&[looks; 50]);
+            round
+        };
+        let mut round = with(3.0);
+        (0..10).for_each(|_| round.see_weighted(waited(in_a_file(), Some(second / 1000), false), 10.0));
+        let seen = round.seen(&gaps);
+        let is_swapping = round.counted("swap_in_pages") != Some(0);
+        if is_swapping {
+            return eprintln!("SKIPPED: the machine swaps, and what faults wait for is not known to be files");
+        }
+        assert_eq!((seen.waits, seen.waited_ns, seen.waited_error), (3000, 3 * second, Some(0.0)));
+        assert_eq!(seen.waiting_ns, [second]);
+        assert_eq!(
+            round.tallies.values().map(|tally| (tally.waits, tally.waited_ns)).collect::<Vec<_>>(),
+            [(3000, 3 * second)]
+        );
+
+        let mut round = with(0.11);
+        (0..9).for_each(|_| round.see_weighted(waited(in_a_file(), Some(second / 1000), false), 10.0));
+        assert_eq!(round.seen(&gaps).waited_error, None);
+        assert!(round.missing.iter().any(|missing| missing.what.contains("wait for in faults")));
+        let mut round = with(0.09);
+        round.seen(&gaps);
+        assert!(!round.missing.iter().any(|missing| missing.what.contains("wait for in faults")));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Threads wait for the device in page faults: one page at a time, with nothing else in flight.
 
 use crate::doctor::fact::{Fact, MeasureUnit};
-use crate::doctor::patient::{Patient, Seat, distinct, waited_error, waited_ns, waits};
+use crate::doctor::patient::{Patient, Seat, are_sampled, distinct, waited_error, waited_ns, waits};
 use crate::doctor::rule::{Arms, Backing, Case, Gain, Part, Proof, Remedy, Rule, Severity, Sight, thresholds};
 use crate::doctor::software::Symptom;
 use crate::watch::order::words;
@@ -27,8 +27,6 @@ thresholds! {
     FEWEST: u64 = 50, Count;
     /// Share of the threads' time that is worth a warning.
     MUCH: f64 = 0.1, Share;
-    /// Error of what was waited from which on it is told as estimated; the lower end of its interval must be much.
-    GUESSED: f64 = 0.1, Share;
     /// Share of the threads' time that is most of it: critical.
     MOST: f64 = 0.6, Share;
     /// Files without an order of their own from which on it is their number that costs.
@@ -154,7 +152,7 @@ fn case(patient: Patient<'_>, remedy: &'static Remedy, files: &[Seat<'_>]) -> Ca
 
 fn facts(patient: Patient<'_>, files: &[Seat<'_>]) -> Vec<Fact> {
     let (waits, waited) = (waits(files), waited_ns(files));
-    let told = if waited_error(files) > GUESSED { Fact::guessed } else { Fact::seen };
+    let told = if are_sampled(files) { Fact::guessed } else { Fact::seen };
     let mut facts = vec![
         told("{waits} faults waited {waited} in total, {major} of them started the read")
             .count("waits", waits)
@@ -259,11 +257,12 @@ mod tests {
     fn what_few_waits_stand_for_must_be_much_at_the_lower_end_of_its_interval() {
         let told = |error| {
             let mut evidence = waiting(100, 4_000_000_000);
-            evidence.faults.as_mut().unwrap().waited_error = Some(error);
+            let faults = evidence.faults.as_mut().unwrap();
+            (faults.waited_error, faults.sampled) = (Some(error), Some(if error > 0.0 { 0.98 } else { 0.99 }));
             worst(&RULE, &evidence).map(|_| only(&RULE, &evidence).evidence[0].source)
         };
 
-        assert_eq!((told(0.1), told(0.11)), (Some(Certainty::Seen), Some(Certainty::Guessed)));
+        assert_eq!((told(0.0), told(0.1)), (Some(Certainty::Seen), Some(Certainty::Guessed)));
         assert_eq!((told(0.5), told(0.51), told(2.0)), (Some(Certainty::Guessed), None, None));
     }
 

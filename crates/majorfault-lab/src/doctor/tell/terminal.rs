@@ -110,6 +110,7 @@ pub(super) fn fault_facts(evidence: &Evidence) -> Option<Vec<String>> {
 fn waits(faults: &FaultCounts) -> String {
     let told = format!("{} times, {}", faults.waits, Nanos(faults.waited_ns));
     match faults.waited_error.filter(|error| *error > TOLD) {
+        Some(error) if error >= 1.0 => format!("waited about {told} (too few seen to be sure)"),
         Some(error) => format!("waited about {told} (+-{:.0} %)", 100.0 * error),
         None => format!("waited {told}"),
     }
