@@ -456,6 +456,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, [0x1f]).unwrap();
+
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut opened(&path).unwrap(), &mut bytes).unwrap();
+        assert_eq!(bytes, [0x1f]);
     }
 
     fn spoiled(arm: &str, by: &[Cause]) -> Record {

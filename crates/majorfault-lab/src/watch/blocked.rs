@@ -1,8 +1,8 @@
 //! How many threads of a process are blocked in a page fault, on average: a look at each of them now and then. Where a program faults so often
 //! that few of its waits are seen, this tells how long they are together, though not in which file.
 //!
-//! `/proc/PID/task/TID/syscall` says `-1` of a thread that is blocked and not in a system call (proc_pid_syscall(5)), which is in a fault. Needs
-//! the rights to trace the process.
+//! `/proc/PID/task/TID/syscall` says `-1` of a thread that is blocked and not in a system call (proc_pid_syscall(5)), which is in a fault, or
+//! stopped. Needs the rights to trace the process.
 
 use majorfault::Nanos;
 use std::fs;
@@ -24,19 +24,20 @@ const NORMAL: f64 = 1.96;
 pub struct Blocked {
     /// Threads that were in a fault, look by look.
     looks: Vec<f64>,
+    first: Option<Instant>,
     not_before: Option<Instant>,
 }
 
 impl Blocked {
     /// None yet.
     pub fn new() -> Blocked {
-        Blocked { looks: Vec::new(), not_before: None }
+        Blocked { looks: Vec::new(), first: None, not_before: None }
     }
 
     /// What was found, look by look.
     #[cfg(test)]
     pub fn looked(looks: &[f64]) -> Blocked {
-        Blocked { looks: looks.to_vec(), not_before: None }
+        Blocked { looks: looks.to_vec(), first: None, not_before: None }
     }
 
     /// Looks at all threads, where it is time to.
@@ -45,16 +46,18 @@ impl Blocked {
         if self.not_before.is_some_and(|at| began < at) {
             return;
         }
+        self.first.get_or_insert(began);
         self.looks.extend(blocked_threads(pid).map(|count| count as f64));
         self.not_before = Some(began + PAUSE.max(began.elapsed() * REST));
     }
 
     /// What all threads waited in faults in a watch of this length, and half the width of its 95 % interval as a share of it. None where too
-    /// few looks say so, or none of them found a thread in a fault.
+    /// few looks say so, they began in its second half, or none of them found a thread in a fault.
     pub fn waited(&self, watched: Duration) -> Option<(Nanos, f64)> {
         let count = self.looks.len() as f64;
         let mean = self.looks.iter().sum::<f64>() / count;
-        if self.looks.len() < FEWEST || mean == 0.0 {
+        let is_late = self.first.is_some_and(|first| first.elapsed() * 2 < watched);
+        if self.looks.len() < FEWEST || mean == 0.0 || is_late {
             return None;
         }
         let apart: Vec<f64> = self.looks.iter().map(|look| look - mean).collect();
@@ -69,11 +72,20 @@ impl Blocked {
 
 /// None where that may not be known.
 fn blocked_threads(pid: u32) -> Option<usize> {
+    if is_stopped(pid) {
+        return Some(0);
+    }
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     // A thread may have ended meanwhile; of one that may not be looked at, none may.
     let said = threads.filter_map(|thread| fs::read_to_string(thread.path().join("syscall")).ok());
     let said: Vec<String> = said.collect();
     (!said.is_empty()).then(|| said.iter().filter(|said| said.starts_with("-1 ")).count())
+}
+
+/// Whether a signal or a tracer has stopped it: its threads wait for nothing then.
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
 #[cfg(test)]
@@ -98,6 +110,33 @@ mod tests {
         assert_eq!(waited, Nanos(1_000_000_000));
         assert!((apart - 1.96 * 0.1005).abs() < 1e-3, "{apart}");
         assert!(alike > 1.0, "{alike}");
+    }
+
+    #[test]
+    fn looks_that_began_late_say_nothing_of_the_whole_watch() {
+        let since = |ago| {
+            let first = Instant::now().checked_sub(Duration::from_millis(ago));
+            Blocked { first, ..Blocked::looked(&[1.0; 20]) }.waited(Duration::from_secs(2))
+        };
+
+        assert!(since(900).is_none() && since(1100).is_some());
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_is_in_no_fault() {
+        let mut child = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let stops = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            is_stopped(child.id())
+        });
+        let blocked = blocked_threads(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        assert!(stops);
+        assert_eq!(blocked, Some(0));
     }
 
     #[test]
